@@ -1,0 +1,65 @@
+"""Fixtures every test may use; see harness.py for what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import psycopg
+import pytest
+
+pytest.register_assert_rewrite("harness", "proxy")
+
+from harness import Cluster, Database, Postgresql  # noqa: E402
+from proxy import Proxy  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The server of this process: roles made, template migrated."""
+    cluster = Cluster(Postgresql())
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def db(cluster: Cluster) -> Iterator[Database]:
+    """A database of the test's own, with pyfence installed."""
+    database = Database(cluster)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def empty_db(cluster: Cluster) -> Iterator[Database]:
+    """A database of the test's own, without pyfence."""
+    database = Database(cluster, empty=True)
+    yield database
+    database.close()
+
+
+@pytest.fixture(params=list(psycopg.IsolationLevel)[1:], ids=lambda level: level.name.lower())
+def isolation(request: pytest.FixtureRequest) -> psycopg.IsolationLevel:
+    """READ COMMITTED, REPEATABLE READ and SERIALIZABLE, one after the other."""
+    level: psycopg.IsolationLevel = request.param
+    return level
+
+
+@pytest.fixture
+def wait_until_blocked(db: Database) -> Callable[..., None]:
+    """`wait_until_blocked(connection_or_pid, by=...)` returns when that backend waits for a lock."""
+    return db.wait_until_blocked
+
+
+@pytest.fixture
+def in_thread(db: Database) -> Callable[..., Future[Any]]:
+    """`in_thread(call, *args)` starts a call that may wait and returns its future."""
+    return db.in_thread
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """A TCP proxy before the server that can hold bytes back; `proxy.url(db.url("app"))` leads through it."""
+    with Proxy(cluster.server.settings["port"]) as proxy:
+        yield proxy
