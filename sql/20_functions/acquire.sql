@@ -1,0 +1,99 @@
+-- Grants the lease on p_resource if it is free, with a new token above every earlier one of that resource.
+-- One row. granted = false: the other columns describe the present holder; reason is 'held', or 'draining' where the lease
+-- is over but a transaction of an old holder is still open. Not re-entrant. Call it in a transaction of its own.
+-- Waits for no holder. An expired lease whose row is held is closed by the same call, so that no later write of its holder
+-- passes and the next try gets in.
+-- Locks, in order: the lease row FOR UPDATE SKIP LOCKED; where that is held, the row FOR NO KEY UPDATE SKIP LOCKED.
+-- Codes: LF009 tokens exhausted, LF010 bad argument; 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
+create function fence.acquire(
+  p_resource text,
+  p_ttl interval default '30 seconds',
+  p_owner text default null
+) returns table (
+  granted boolean,
+  resource text,
+  token bigint,
+  secret text,
+  owner text,
+  expires_at timestamptz,
+  reason text,
+  retry_in interval
+)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+  v_owner text := coalesce(p_owner, session_user);
+  v_secret text := replace(gen_random_uuid()::text, '-', '');
+  v_lineage bigint;
+  v_lease fence._lease;
+begin
+  perform fence._check_resource(p_resource);
+  perform fence._check_ttl(p_ttl);
+  if octet_length(v_owner) > 1024 then
+    perform fence._raise('LF010', 'owner label too long', format('The label has %s bytes; the limit is 1024.', octet_length(v_owner)),
+      'Use a short label such as host:pid.');
+  end if;
+  perform fence._begin_lease_change(p_ttl);
+
+  loop
+    select a.lineage into strict v_lineage from fence._authority a;
+    select l.* into v_lease from fence._lease l where l.resource = p_resource;
+    if not found then
+      insert into fence._lease as l (resource, token, secret_hash, owner, ttl, acquired_at, expires_at, lineage)
+      select p_resource, fence._next_token(0), sha256(convert_to(v_secret, 'UTF8')), v_owner, p_ttl, c.now, c.now + p_ttl, v_lineage
+      from (select clock_timestamp() as now) c
+      on conflict do nothing
+      returning l.* into v_lease;
+      continue when not found;
+      exit;
+    end if;
+
+    if not fence._is_live(v_lease, v_lineage) then
+      select l.* into v_lease from fence._lease l where l.resource = p_resource for update skip locked;
+      if found and not fence._is_live(v_lease, v_lineage) then
+        if exists (select from fence._claims() c where c.resource_hex = fence._hex(p_resource)) then
+          perform fence._raise('LF010', format('this transaction writes under an earlier token of %L', p_resource),
+            'A new token cannot be granted inside a transaction that has presented the old one.',
+            'Commit or roll back first; acquire in a transaction of its own.');
+        end if;
+        update fence._lease l
+        set token = fence._next_token(l.token), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
+          ttl = p_ttl, acquired_at = c.now, expires_at = c.now + p_ttl, lineage = v_lineage, closed_reason = null
+        from (select clock_timestamp() as now) c
+        where l.resource = p_resource
+        returning l.* into v_lease;
+        exit;
+      end if;
+      if not found then
+        -- Somebody holds the row: a guarded transaction that is still open, or a change of this lease in flight.
+        select l.* into v_lease from fence._lease l where l.resource = p_resource for no key update skip locked;
+        if not found then
+          select l.* into v_lease from fence._lease l where l.resource = p_resource;
+        elsif not fence._is_live(v_lease, v_lineage) and v_lease.secret_hash is not null then
+          perform fence._close(v_lease, 'expired');
+        end if;
+        if not fence._is_live(v_lease, v_lineage) then
+          return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,
+            'draining', interval '100 milliseconds';
+          return;
+        end if;
+      end if;
+    end if;
+
+    return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,
+      'held', greatest(v_lease.expires_at - clock_timestamp(), interval '1 millisecond');
+    return;
+  end loop;
+
+  perform fence._record('granted', v_lease.resource, v_lease.token, v_lease.owner, jsonb_build_object('ttl', p_ttl));
+  return query select true, v_lease.resource, v_lease.token, v_secret, v_lease.owner, v_lease.expires_at, null::text, null::interval;
+end
+$$;
+
+comment on function fence.acquire(text, interval, text) is
+  'Grants a lease with a new fencing token, or says who holds it. Waits for nobody. LF009, LF010.';

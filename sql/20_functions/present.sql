@@ -1,0 +1,30 @@
+-- Presents a claim: from here to the end of this transaction its writes to rows of p_resource are accepted, and nobody takes
+-- the lease over before it ends. Several resources by several calls. An expired lease that nobody has asked for passes
+-- here; the table's expiry policy decides in the guard.
+-- The lock comes before any data lock, so that a takeover and the writes cannot deadlock; a rolled-back savepoint takes lock
+-- and claim back together.
+-- Locks: the lease row FOR KEY SHARE, until the transaction ends.
+-- Codes: LF001 superseded or closed, LF006 unknown or wrong secret, LF010 bad argument; 40001 for a snapshot older than the grant.
+create function fence.present(
+  p_resource text,
+  p_token bigint,
+  p_secret text,
+  p_sequence bigint default null
+) returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '5s'
+as $$
+begin
+  perform fence._check_claim(p_resource, p_token, p_secret);
+  if p_sequence is not null then
+    perform fence._not_yet('p_sequence');
+  end if;
+  perform fence._present(array[p_resource], array[p_token], array[p_secret], null);
+end
+$$;
+
+comment on function fence.present(text, bigint, text, bigint) is
+  'Presents a claim for the rest of this transaction and locks its lease against takeover. LF001, LF006, LF010.';

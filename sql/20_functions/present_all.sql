@@ -1,0 +1,33 @@
+-- fence.present for several claims in one round trip, locked in name order whatever the order of the arrays: two transactions
+-- that present the same resources cannot deadlock. All or nothing.
+-- Locks: the lease rows FOR KEY SHARE, in name order. Codes: as present; LF010 arrays of unequal length.
+create function fence.present_all(
+  p_resources text[],
+  p_tokens bigint[],
+  p_secrets text[],
+  p_sequences bigint[] default null
+) returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '5s'
+as $$
+declare
+  v_claim record;
+begin
+  perform fence._check_claim_arrays(p_resources, p_tokens, p_secrets);
+  if p_sequences is not null then
+    perform fence._not_yet('p_sequences');
+  end if;
+  for v_claim in
+    select q.resource, q.token, q.secret from unnest(p_resources, p_tokens, p_secrets) q (resource, token, secret)
+  loop
+    perform fence._check_claim(v_claim.resource, v_claim.token, v_claim.secret);
+  end loop;
+  perform fence._present(p_resources, p_tokens, p_secrets, p_sequences);
+end
+$$;
+
+comment on function fence.present_all(text[], bigint[], text[], bigint[]) is
+  'Presents several claims, locked in name order. All or nothing. LF001, LF006, LF010.';

@@ -1,0 +1,29 @@
+-- Ends the lease of whoever holds it, expired or not, without waiting for the holder's open writes: dead for every statement
+-- with a newer snapshot. False: there was nothing to end. For administrators.
+-- Locks: the lease row FOR NO KEY UPDATE. Codes: LF010 bad argument.
+create function fence.revoke(p_resource text, p_reason text) returns boolean
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
+as $$
+declare
+  v_lease fence._lease;
+begin
+  perform fence._check_resource(p_resource);
+  if coalesce(p_reason, '') = '' or octet_length(p_reason) > 1024 then
+    perform fence._raise('LF010', 'a revocation needs a reason', 'The reason is null, empty or longer than 1024 bytes.',
+      format('Say why: select fence.revoke(%L, ''worker host is gone'');', p_resource));
+  end if;
+  perform fence._begin_lease_change(interval '30 seconds');
+  select l.* into v_lease from fence._lease l where l.resource = p_resource for no key update;
+  if not found or v_lease.secret_hash is null then
+    return false;
+  end if;
+  perform fence._close(v_lease, format('revoked by %s: %s', session_user, p_reason));
+  return true;
+end
+$$;
+
+comment on function fence.revoke(text, text) is 'Ends a lease without its holder, expired or not. False: nothing to end. LF010.';

@@ -1,0 +1,15 @@
+-- Limits how long the rest of this transaction may idle, so that a frozen client cannot hold its locks for ever:
+-- the least of the session's own limit and p_limit.
+create function fence._bound_idle(p_limit interval) returns void
+language plpgsql
+volatile
+as $$
+declare
+  v_own interval := pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval;
+begin
+  if v_own = interval '0' or v_own > p_limit then
+    perform pg_catalog.set_config('idle_in_transaction_session_timeout',
+      greatest(1, pg_catalog.ceil(extract(epoch from p_limit) * 1000))::bigint::text, true);
+  end if;
+end
+$$;

@@ -1,0 +1,25 @@
+-- Locks a table for DDL without stopping its writers for long: each try waits at most one second, and between tries the
+-- queue behind it drains. 55P03 after five tries. Runs with the caller's rights.
+create function fence._lock_table(p_table regclass, p_mode text) returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
+as $$
+begin
+  for v_try in 1 .. 5 loop
+    begin
+      execute format('lock table %s in %s mode', p_table, p_mode);
+      return;
+    exception when lock_not_available then
+      if v_try = 5 then
+        perform fence._raise('55P03', format('could not lock %s', p_table),
+          'Transactions that write to the table stayed open through five tries of one second.',
+          format('Try again; to see who holds it: select pid, query from pg_stat_activity where pid = any '
+            || '(array(select pid from pg_locks where relation = %L::regclass and granted));', p_table), p_table);
+      end if;
+      perform pg_sleep(0.1 * v_try);
+    end;
+  end loop;
+end
+$$;

@@ -1,0 +1,15 @@
+-- What a row-scope guard says before a statement: LF004 without any claim; LF005 for a TRUNCATE, which no claim on single
+-- rows covers.
+create function fence._refuse_statement(p_table oid, p_operation text) returns void
+language plpgsql
+stable
+as $$
+begin
+  if p_operation = 'TRUNCATE' and exists (select from fence._claims()) then
+    perform fence._raise('LF005', pg_catalog.format('no claim covers TRUNCATE of %s', p_table::regclass),
+      'Each row of the table belongs to a resource of its own; a TRUNCATE would remove rows of every one.',
+      'Delete the rows of the resources that this transaction holds: delete from ... where ...', p_table);
+  end if;
+  perform fence._refuse_unclaimed(p_table);
+end
+$$;
