@@ -87,13 +87,11 @@ def drops(source: Path) -> str:
     of these objects is not ours to drop.
     """
     created = ops.created(source)
-    statements = [f"drop trigger {name};\n" for kind, name in created if kind == "trigger"]
+    statements = ["-- What this revision created. Never cascade: what a user built on it stops the removal.\n"]
     for kind in ("view", "function", "table", "domain", "type"):
         if names := [name for found, name in created if found == kind]:
             statements.append(f"drop {kind}\n  " + ",\n  ".join(names) + ";\n")
-    return "".join(
-        ["-- What this revision created. Never cascade: what a user built on it stops the removal.\n", *statements]
-    )
+    return "".join(statements)
 
 
 def release(frozen: Path, revision: str) -> None:

@@ -13,7 +13,9 @@ begin
     join pg_catalog.pg_proc f on f.oid = g.tgfoid
     join pg_catalog.pg_class c on c.oid = g.tgrelid
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where f.pronamespace = 'fence'::regnamespace and n.nspname <> 'fence' and g.tgparentid = 0
+    where f.pronamespace = 'fence'::regnamespace
+      and (n.nspname <> 'fence' or f.proname ~ '^_guard_[0-9]+$')
+      and g.tgparentid = 0
   ) t;
   if v_count > 0 then
     raise exception '% protected: %', case v_count when 1 then '1 table is' else format('%s tables are', v_count) end, v_tables

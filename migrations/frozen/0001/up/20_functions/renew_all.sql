@@ -23,8 +23,8 @@ begin
 
   return query
   with asked as (
-    select q.resource, q.token, q.secret, q.position
-    from unnest(p_resources, p_tokens, p_secrets) with ordinality q (resource, token, secret, position)
+    select q.resource, q.token, q.secret, q.ordinal
+    from unnest(p_resources, p_tokens, p_secrets) with ordinality q (resource, token, secret, ordinal)
   ), locked as materialized (
     select l as lease
     from fence._lease l
@@ -32,7 +32,7 @@ begin
     order by l.resource
     for no key update skip locked
   ), judged as materialized (
-    select q.resource, q.position,
+    select q.resource, q.ordinal,
       case
         when q.resource is null or q.token is null or q.secret is null then 'LF010'
         when k.lease is null then
@@ -51,7 +51,7 @@ begin
   )
   select j.resource, r.expires_at, j.code
   from judged j left join renewed r on r.resource = j.resource and j.code is null
-  order by j.position;
+  order by j.ordinal;
 end
 $$;
 

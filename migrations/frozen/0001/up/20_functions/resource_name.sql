@@ -19,7 +19,7 @@ begin
       'The template is null or empty, or the values are no JSON object.',
       'For example: select fence.resource_name(''report:{id}'', ''{"id": 1}'');');
   end if;
-  for v_part in select p.kind, p.value from fence._template_parts(p_template) p order by p.position loop
+  for v_part in select p.kind, p.value from fence._template_parts(p_template) p order by p.ordinal loop
     if v_part.kind = 'text' then
       v_name := v_name || v_part.value;
       continue;

@@ -13,7 +13,7 @@ begin
   for v_statement in select fence._undefine_guard(p_table) loop
     execute v_statement;
   end loop;
-  perform fence._remove_unused_guards();
+  perform fence._drop_unused_functions();
 end
 $$;
 

@@ -21,7 +21,7 @@ begin
   end if;
   for v_claim in
     select l as lease, q.token::text as token, q.secret, q.sequence, a.lineage as authority_lineage
-    from pg_catalog.unnest(p_resources, p_tokens, p_secrets, p_sequences) q (resource, token, secret, sequence)
+    from unnest(p_resources, p_tokens, p_secrets, p_sequences) q (resource, token, secret, sequence)
     join fence._lease l on l.resource = q.resource
     cross join fence._authority a
     order by l.resource

@@ -8,8 +8,8 @@ begin
     return p_claims;
   end if;
   return (
-    select pg_catalog.string_agg(i.item, E'\n' order by i.position)
-    from pg_catalog.string_to_table(p_claims, E'\n') with ordinality i (item, position)
+    select pg_catalog.string_agg(i.item, E'\n' order by i.ordinal)
+    from pg_catalog.string_to_table(p_claims, E'\n') with ordinality i (item, ordinal)
     where not pg_catalog.starts_with(i.item, fence._hex(p_resource) || ' ')
   );
 end

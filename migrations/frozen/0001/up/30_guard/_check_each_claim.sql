@@ -12,24 +12,27 @@ declare
   v_name text;
   v_code text;
   v_claim record;
+  v_message text;
+  v_detail text;
+  v_hint text;
 begin
   if not exists (select from fence._claims()) then
     perform fence._refuse_unclaimed(p_table);
   end if;
   for v_name in select n.name from pg_catalog.unnest(p_names) n (name) order by n.name nulls first loop
     if v_name is null then
-      perform fence._raise('LF005', pg_catalog.format('a row of %s belongs to no resource', v_label),
-        'A column of its key is null.',
-        pg_catalog.format('Give every key column of the row a value; they stand in the template of %s in fence.protected_tables.', v_label),
-        p_table);
+      v_message := pg_catalog.format('a row of %s belongs to no resource', v_label);
+      v_hint := pg_catalog.format('Give every key column of the row a value; they stand in the template of %s in fence.protected_tables.', v_label);
+      perform fence._raise('LF005', v_message, 'A column of its key is null.', v_hint, p_table);
     end if;
     select c.token, c.secret into v_claim from fence._claims() c where c.resource_hex = fence._hex(v_name);
     if not found then
-      perform fence._raise('LF005', pg_catalog.format('no claim on %L', v_name),
-        pg_catalog.format('The write touches a row of %s that belongs to %L; this transaction has not presented a claim on it.',
-          v_label, v_name),
-        pg_catalog.format('Acquire %1$L and present it in this transaction, before the write: select fence.present(%1$L, <token>, <secret>);',
-          v_name), p_table);
+      v_message := pg_catalog.format('no claim on %L', v_name);
+      v_detail := pg_catalog.format('The write touches a row of %s that belongs to %L; this transaction has not presented a claim on it.',
+        v_label, v_name);
+      v_hint := pg_catalog.format('Acquire %1$L and present it in this transaction, before the write: '
+        || 'select fence.present(%1$L, <token>, <secret>);', v_name);
+      perform fence._raise('LF005', v_message, v_detail, v_hint, p_table);
     end if;
     select l.* into v_lease from fence._lease l where l.resource = v_name for key share;
     if not found then

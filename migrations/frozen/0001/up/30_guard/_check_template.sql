@@ -15,7 +15,7 @@ begin
       when p.value = '@schema' then fence._encode(p_guard.template_schema)
       when p.value = '@table' then fence._encode(p_guard.template_table)
       else '0'
-    end, '' order by p.position))
+    end, '' order by p.ordinal))
   from fence._template_parts(p_guard.template) p;
   perform from fence._key_columns(p_table, p_guard.template);
 end

@@ -18,7 +18,7 @@ begin
   return null;
 end
 $source$,
-      fence.resource_name(p_guard.template, pg_catalog.jsonb_build_object('@schema', p_guard.template_schema, '@table', p_guard.template_table)),
+      fence._table_resource(p_guard),
       p_guard.expiry);
   end if;
 

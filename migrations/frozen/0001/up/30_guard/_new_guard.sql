@@ -10,10 +10,10 @@ begin
   select n.nspname, c.relname into v_guard.schema_name, v_guard.table_name
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where c.oid = p_table;
-  perform fence._remove_guard(g.id)
-  from fence._guard g
+  delete from fence._guard g
   where g.schema_name = v_guard.schema_name and g.table_name = v_guard.table_name
     and not exists (select from pg_catalog.pg_trigger t where t.tgfoid = fence._guard_function(g.id));
+  perform fence._drop_unused_functions();
   insert into fence._guard as g (schema_name, table_name, template, template_schema, template_table, scope, mode, expiry,
     writes, inserts, uncatchable, protected_at, protected_by)
   values (v_guard.schema_name, v_guard.table_name, '', v_guard.schema_name, v_guard.table_name, 'table', 'enforce', 'reject',

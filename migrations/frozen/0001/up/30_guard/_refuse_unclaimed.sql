@@ -6,16 +6,17 @@ as $$
 declare
   v_label text := p_table::regclass;
   v_guard fence._guard := fence._guard_of(p_table);
+  v_detail text := pg_catalog.format('The table is guarded: who writes must hold the lease on %L and present it in the same transaction.',
+    coalesce(v_guard.template, '?'));
+  v_hint text;
 begin
-  perform fence._raise('LF004', pg_catalog.format('write to %s without a claim', v_label),
-    pg_catalog.format('The table is guarded: who writes must hold the lease on %L and present it in the same transaction.',
-      coalesce(v_guard.template, '?')),
-    case
-      when v_guard.scope = 'table' then pg_catalog.format(
-        'Acquire %1$L, then in the transaction of the write: select fence.present(%1$L, <token>, <secret>);',
-        fence.resource_name(v_guard.template, pg_catalog.jsonb_build_object('@schema', v_guard.template_schema, '@table', v_guard.template_table)))
-      else pg_catalog.format('Acquire the row''s resource, select fence.resource_for(%L, <key as jsonb>), then in the transaction '
-        || 'of the write: select fence.present(<resource>, <token>, <secret>);', v_label)
-    end, p_table);
+  if v_guard.scope = 'table' then
+    v_hint := pg_catalog.format('Acquire %1$L, then in the transaction of the write: select fence.present(%1$L, <token>, <secret>);',
+      fence._table_resource(v_guard));
+  else
+    v_hint := pg_catalog.format('Acquire the row''s resource, select fence.resource_for(%L, <key as jsonb>), then in the transaction '
+      || 'of the write: select fence.present(<resource>, <token>, <secret>);', v_label);
+  end if;
+  perform fence._raise('LF004', pg_catalog.format('write to %s without a claim', v_label), v_detail, v_hint, p_table);
 end
 $$;

@@ -1,0 +1,13 @@
+create view fence.leases as
+select l.resource, l.token, l.owner,
+  case
+    when l.secret_hash is null then 'closed'
+    when l.lineage <> a.lineage then 'superseded lineage'
+    when l.expires_at <= pg_catalog.clock_timestamp() then 'expired'
+    else 'held'
+  end as state,
+  l.acquired_at, l.expires_at, l.ttl, l.closed_reason, l.lineage
+from fence._lease l
+cross join fence._authority a;
+
+comment on view fence.leases is 'Every resource ever acquired: its newest token, its holder and its state (held, expired, closed).';
