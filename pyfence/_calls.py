@@ -1,0 +1,253 @@
+"""The client's own short calls: acquire, renew, release. One transaction and one round trip each, with a deadline.
+
+A frozen server, or one that has silently gone, gives no error: so every call has a wall-clock deadline of its own,
+after which the connection's socket is shut down and the call ends.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext, suppress
+from types import TracebackType
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from pyfence._clock import Timekeeper, now
+from pyfence._connect import Connection, IdleConnections, close_quietly
+from pyfence._statements import BEGIN, COMMIT, Row, Statement
+from pyfence.errors import OutcomeUnknown, SchemaMismatch, translated
+
+_GRACE = 1.0  # seconds between asking the server to cancel and giving the connection up
+
+
+class Watch:
+    """Ends what a connection is waiting for once `when` is past.
+
+    With `cancel`, the server is asked to cancel first, which has a known outcome: nothing happened. Where it does not
+    react either, and without `cancel`, the socket is shut down: the waiting call fails and the connection is dead.
+
+    Raises:
+        OutcomeUnknown: instead of the driver's error, where the connection had to be given up.
+    """
+
+    def __init__(self, conn: Connection, timekeeper: Timekeeper, when: float, *, cancel: bool = True) -> None:
+        self._conn = conn
+        self._timekeeper = timekeeper
+        self._when = when
+        self._cancel = cancel
+        self._lock = threading.Lock()
+        self._over = False
+        self._gave_up = False
+
+    def __enter__(self) -> None:
+        self._alarm = self._timekeeper.at(self._when, self._ring)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._over = True
+        self._alarm.cancel()
+        if self._gave_up and isinstance(exc, psycopg.Error):
+            raise OutcomeUnknown(
+                "the server did not answer in time",
+                detail="The connection was given up; the call may or may not have taken effect.",
+            ) from exc
+
+    def _ring(self) -> float | None:
+        with self._lock:
+            if self._over:
+                return None
+            if self._cancel:
+                self._cancel = False
+                with suppress(RuntimeError):  # no new threads while the interpreter shuts down
+                    threading.Thread(target=self._ask, name="pyfence-cancel", daemon=True).start()
+                return now() + _GRACE
+            self._gave_up = True
+            shut_down(self._conn)
+            return None
+
+    def _ask(self) -> None:
+        with suppress(Exception):
+            self._conn.cancel_safe(timeout=_GRACE)
+
+
+def shut_down(conn: Connection) -> None:
+    """Ends both directions of a connection's socket, from any thread: whoever waits for it gets an error at once."""
+    with ExitStack() as block:
+        block.enter_context(suppress(OSError, psycopg.Error))
+        # A second descriptor of the same socket; the family named here does not matter for a shutdown.
+        sock = block.enter_context(socket.fromfd(conn.pgconn.socket, socket.AF_INET, socket.SOCK_STREAM))
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def cursor(conn: Connection) -> psycopg.Cursor[Row]:
+    """A plain cursor, whatever factories the connection has: parameters are bound on the server, rows are tuples.
+
+    A connection may be set up with `psycopg.ClientCursor`, which would put a secret into the text of the statement.
+    """
+    return psycopg.Cursor(conn, row_factory=tuple_row)
+
+
+def pipelined(conn: Connection) -> Any:
+    """One round trip for the block's statements where libpq is new enough (14), else one each."""
+    return conn.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
+
+
+class Unreplicated:
+    """Notices a commit that succeeded here only, because its wait for a synchronous standby was cancelled."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self.seen = False
+
+    def __enter__(self) -> Unreplicated:
+        self._conn.add_notice_handler(self._notice)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._conn.remove_notice_handler(self._notice)
+        if exc is None and self.seen:
+            raise OutcomeUnknown(
+                "the commit was not replicated",
+                detail="The wait for a synchronous standby was cancelled; a failover may undo the call.",
+            )
+
+    def _notice(self, diag: psycopg.errors.Diagnostic) -> None:
+        # It comes as a mere warning, without a code of its own; the function that sends it is in no language.
+        if diag.source_function == "SyncRepWaitForLSN":
+            self.seen = True
+
+
+class Calls:
+    """Runs single statements on own connections, each in its own READ COMMITTED transaction. Thread-safe.
+
+    Args:
+        open_: opens an own connection.
+        limit: how many calls run at once; more wait for their turn, within their own deadlines.
+    """
+
+    def __init__(self, open_: Callable[[], Connection], timekeeper: Timekeeper, *, limit: int) -> None:
+        self._idle = IdleConnections(open_, keep=limit)
+        self._timekeeper = timekeeper
+        self._turns = threading.BoundedSemaphore(limit)
+
+    def run(
+        self, statement: Statement, *, timeout: float, resource: str | None = None, cancel: bool = True
+    ) -> list[Row]:
+        """The rows of `statement`, committed.
+
+        Args:
+            timeout: seconds until the call is ended, whatever the server and the network do.
+            resource: the lease the call is about, for errors.
+            cancel: ask the server to cancel before giving the connection up.
+
+        Raises:
+            FenceError: the database refused; `SchemaMismatch` where pyfence's schema is missing.
+            OutcomeUnknown: no answer within `timeout`, or the commit was not replicated.
+            psycopg.Error: anything else, untouched.
+        """
+        deadline = now() + timeout
+        if not self._turns.acquire(timeout=timeout):
+            raise OutcomeUnknown(
+                "no free connection in time", detail="Nothing was sent: earlier calls have not been answered yet."
+            )
+        try:
+            conn = self._idle.take() or open_within(self._idle.open, deadline)
+            try:
+                with translated(resource=resource), Watch(conn, self._timekeeper, deadline, cancel=cancel):
+                    rows = _exchange(conn, statement)
+            except BaseException as exc:
+                self._put_back(conn, exc)
+                if _schema_is_missing(exc):
+                    raise SchemaMismatch(
+                        "this database has no pyfence schema, or an older one",
+                        hint="Run: pyfence migrate up",
+                        resource=resource,
+                    ) from exc
+                raise
+            self._idle.give(conn)
+            return rows
+        finally:
+            self._turns.release()
+
+    def _put_back(self, conn: Connection, exc: BaseException) -> None:
+        # After a refusal the connection is as good as before. After anything else (a lost connection, a server that
+        # has become read-only, an interrupt) the next call gets a fresh one.
+        refused = isinstance(exc, Exception) and isinstance(exc.__cause__, psycopg.Error)
+        if refused and conn.info.transaction_status == TransactionStatus.IDLE:
+            self._idle.give(conn)
+        else:
+            close_quietly(conn)
+
+    def close(self) -> None:
+        self._idle.close()
+
+
+def _exchange(conn: Connection, statement: Statement) -> list[Row]:
+    cur = cursor(conn)
+    try:
+        with Unreplicated(conn), pipelined(conn):
+            cursor(conn).execute(BEGIN)
+            cur.execute(statement.sql, statement.params)
+            cursor(conn).execute(COMMIT)
+    except psycopg.Error:
+        with suppress(psycopg.Error):
+            conn.rollback()
+        raise
+    return cur.fetchall()
+
+
+def _schema_is_missing(exc: BaseException) -> bool:
+    return isinstance(exc, (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction))
+
+
+def open_within(open_: Callable[[], Connection], deadline: float) -> Connection:
+    """A new connection, or OutcomeUnknown at `deadline`; one that arrives later is closed.
+
+    libpq's own timeout counts whole seconds, from two, for each address, and not the look-up of the name.
+    """
+    answers: queue.SimpleQueue[Connection | BaseException] = queue.SimpleQueue()
+    lock = threading.Lock()
+    abandoned = False
+
+    def work() -> None:
+        answer: Connection | BaseException
+        try:
+            answer = open_()
+        except BaseException as exc:
+            answer = exc
+        with lock:
+            if not abandoned:
+                answers.put(answer)
+                return
+        if not isinstance(answer, BaseException):
+            close_quietly(answer)
+
+    try:
+        threading.Thread(target=work, name="pyfence-connect", daemon=True).start()
+    except RuntimeError:  # the interpreter is shutting down: no new threads
+        return open_()
+    try:
+        answer = answers.get(timeout=max(0.0, deadline - now()))
+    except BaseException as exc:
+        with lock, ExitStack() as late:
+            abandoned = True
+            while not answers.empty():
+                left = answers.get()
+                if not isinstance(left, BaseException):
+                    late.callback(close_quietly, left)
+        if isinstance(exc, queue.Empty):
+            raise OutcomeUnknown("no connection in time", detail="Nothing was sent.") from None
+        raise
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer

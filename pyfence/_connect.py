@@ -1,0 +1,267 @@
+"""Where connections come from: a URL, a psycopg pool or a SQLAlchemy engine.
+
+A source gives two kinds. *Own* connections are the client's, opened with the source's settings but outside its pool,
+so that acquiring and renewing never wait behind the application's work. *Work* connections carry the application's
+transactions: they come from the caller's pool or engine, and go back to it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from select import select
+from typing import TYPE_CHECKING, Any, Protocol
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+
+from pyfence.errors import BadArgument
+
+if TYPE_CHECKING:
+    from psycopg_pool import ConnectionPool
+    from sqlalchemy import Engine
+
+Connection = psycopg.Connection[Any]
+
+# For connections the client opens itself, where the caller's settings say nothing: give up on a host that is gone.
+_DEFAULTS: dict[str, str | int] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+    "fallback_application_name": "pyfence",
+}
+_DRIVER_PREFIXES = ("postgresql+psycopg://", "postgres+psycopg://")
+
+
+class Source(Protocol):
+    """What a `Fence` needs of the place its connections come from."""
+
+    def open(self) -> Connection:
+        """A new own connection: autocommit, no server-side prepared statements. The client closes it."""
+
+    def work(self) -> AbstractContextManager[Connection]:
+        """A connection for the caller's transaction, given back at the end of the block."""
+
+    def close(self) -> None:
+        """Closes what the source itself has opened; never the caller's pool or engine."""
+
+
+def source_of(value: object) -> Source:
+    """The source for what was passed to `Fence`: a URL or conninfo text, a `ConnectionPool`, or an `Engine`."""
+    if isinstance(value, str):
+        return UrlSource(value)
+    if callable(getattr(value, "getconn", None)):
+        if "Async" in type(value).__name__:
+            raise BadArgument("an async pool cannot serve a Fence", hint="Use AsyncFence, or a ConnectionPool.")
+        return PoolSource(value)  # type: ignore[arg-type]
+    if callable(getattr(value, "raw_connection", None)):
+        if hasattr(value, "sync_engine"):
+            raise BadArgument("an AsyncEngine cannot serve a Fence", hint="Use AsyncFence, or a plain Engine.")
+        return EngineSource(value)  # type: ignore[arg-type]
+    raise BadArgument(
+        f"cannot take connections from a {type(value).__name__}",
+        hint="Pass a postgresql:// URL, a psycopg_pool.ConnectionPool or a SQLAlchemy Engine.",
+    )
+
+
+def plain_url(url: str) -> str:
+    """`url` as libpq reads it; SQLAlchemy's ``postgresql+psycopg://`` is accepted."""
+    for prefix in _DRIVER_PREFIXES:
+        if url.startswith(prefix):
+            return "postgresql://" + url.removeprefix(prefix)
+    return url
+
+
+def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Connection settings with the client's timeouts where the caller, or PGCONNECT_TIMEOUT, sets none."""
+    defaults = dict(_DEFAULTS)
+    if "PGCONNECT_TIMEOUT" in os.environ:
+        del defaults["connect_timeout"]
+    if "keepalives" in settings:
+        for name in ("keepalives_idle", "keepalives_interval", "keepalives_count"):
+            del defaults[name]
+    return {**defaults, **settings}
+
+
+def is_usable(conn: Connection) -> bool:
+    """Whether an idle connection looks alive, without a round trip: nothing may have arrived on it.
+
+    What arrives on an idle connection is the server's farewell (a restart, a terminated backend) or a closed socket.
+    """
+    if conn.closed or conn.info.transaction_status != TransactionStatus.IDLE:
+        return False
+    try:
+        readable, _, _ = select([conn.pgconn.socket], [], [], 0)
+    except (OSError, ValueError, psycopg.Error):
+        return False
+    return not readable
+
+
+class IdleConnections:
+    """A stack of connections that are open and unused. Thread-safe."""
+
+    def __init__(self, open_: Callable[[], Connection], *, keep: int) -> None:
+        self._open = open_
+        self._keep = keep
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
+
+    def take(self) -> Connection | None:
+        """A connection that looks alive, or None where a new one has to be opened."""
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise BadArgument("this Fence is closed")
+                if self._pid != os.getpid():
+                    # In a child process the sockets are the parent's: not ours to use, nor to close politely.
+                    _abandoned.extend(self._idle)
+                    self._idle, self._pid = [], os.getpid()
+                if not self._idle:
+                    return None
+                conn = self._idle.pop()
+            if is_usable(conn):
+                return conn
+            conn.close()
+
+    def open(self) -> Connection:
+        """A new connection."""
+        return self._open()
+
+    def give(self, conn: Connection) -> None:
+        """Takes back a connection; one that is broken, in a transaction or one too many is closed."""
+        if not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE:
+            with self._lock:
+                if not self._closed and len(self._idle) < self._keep:
+                    self._idle.append(conn)
+                    return
+        conn.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for conn in idle:
+            conn.close()
+
+
+_abandoned: list[Connection] = []  # keeps a parent's connections from being closed by a child's garbage collector
+
+
+class UrlSource:
+    """Own and work connections to a URL. As many work connections as there are concurrent transactions."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._settings = with_defaults(dict(conninfo_to_dict(plain_url(url))))
+        except psycopg.ProgrammingError:
+            # The driver's message may repeat the URL, password included.
+            raise BadArgument(
+                "not a valid connection URL", hint="Pass postgresql://user@host/database or libpq's key=value form."
+            ) from None
+        self._idle = IdleConnections(self._open_work, keep=4)
+
+    def open(self) -> Connection:
+        return psycopg.connect(**self._settings, autocommit=True, prepare_threshold=None)
+
+    def _open_work(self) -> Connection:
+        return psycopg.connect(**self._settings, prepare_threshold=None)
+
+    @contextmanager
+    def work(self) -> Iterator[Connection]:
+        conn = self._idle.take() or self._idle.open()
+        try:
+            yield conn
+        finally:
+            self._idle.give(conn)
+
+    def close(self) -> None:
+        self._idle.close()
+
+
+class PoolSource:
+    """Work connections from the caller's psycopg pool; own ones opened with the pool's settings, beside it."""
+
+    def __init__(self, pool: ConnectionPool[Any]) -> None:
+        self._pool = pool
+
+    def open(self) -> Connection:
+        pool = self._pool
+        # Both may be callables, for passwords that change.
+        conninfo: Any = pool.conninfo
+        kwargs: Any = pool.kwargs
+        conninfo = conninfo() if callable(conninfo) else conninfo
+        kwargs = dict((kwargs() if callable(kwargs) else kwargs) or {})
+        settings = conninfo_to_dict(plain_url(conninfo or ""))
+        missing = {k: v for k, v in with_defaults({**settings, **kwargs}).items() if k in _DEFAULTS}
+        conn = pool.connection_class.connect(conninfo, **{**missing, **kwargs})
+        # What the pool does to a new connection (SET ROLE, type adapters) belongs to it as much as the URL does;
+        # psycopg_pool has no public way to ask for it.
+        configure = getattr(pool, "_configure", None)
+        if configure is not None:
+            configure(conn)
+        return _made_own(conn)
+
+    @contextmanager
+    def work(self) -> Iterator[Connection]:
+        conn = self._pool.getconn()
+        try:
+            yield conn
+        finally:
+            self._pool.putconn(conn)
+
+    def close(self) -> None:
+        """Nothing: the pool is the caller's."""
+
+
+class EngineSource:
+    """Work connections from the caller's SQLAlchemy engine; own ones made by the engine's creator, beside its pool."""
+
+    def __init__(self, engine: Engine) -> None:
+        if engine.dialect.driver != "psycopg":
+            raise BadArgument(
+                f"pyfence works with psycopg 3, not with {engine.dialect.name}+{engine.dialect.driver}",
+                hint="Create the engine with a postgresql+psycopg:// URL.",
+            )
+        self._engine = engine
+
+    def open(self) -> Connection:
+        # A pool of its own, by the same creator and with the same events; detached, the connection belongs to nobody.
+        fairy = self._engine.pool.recreate().connect()
+        conn: Any = fairy.driver_connection
+        fairy.detach()
+        return _made_own(conn)
+
+    @contextmanager
+    def work(self) -> Iterator[Connection]:
+        fairy = self._engine.raw_connection()
+        try:
+            conn: Any = fairy.driver_connection
+            yield conn
+            if conn.closed:
+                fairy.invalidate()
+        finally:
+            fairy.close()
+
+    def close(self) -> None:
+        """Nothing: the engine is the caller's."""
+
+
+def _made_own(conn: Connection) -> Connection:
+    if conn.info.transaction_status != TransactionStatus.IDLE:
+        conn.rollback()
+    conn.autocommit = True
+    conn.prepare_threshold = None
+    return conn
+
+
+def close_quietly(conn: Connection) -> None:
+    """Closes a connection that may be broken already."""
+    with suppress(Exception):
+        conn.close()

@@ -1,0 +1,171 @@
+"""A lease that this process holds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from pyfence import _statements, _writing
+from pyfence._backend import Backend
+from pyfence._clock import now
+from pyfence._state import LOST_BY_CODE, LeaseState
+from pyfence.errors import FenceError
+from pyfence.types import Claim, Seconds, ttl_seconds
+
+
+class Lease:
+    """A lease: made by `Fence.acquire` and `Fence.lease`, used by any number of threads.
+
+    It holds no connection while it is idle. It cannot be pickled, and refuses to work in a child process.
+    """
+
+    def __init__(self, backend: Backend, state: LeaseState, *, forget: Callable[[LeaseState], None]) -> None:
+        self._backend = backend
+        self._state = state
+        self._forget = forget
+
+    @property
+    def resource(self) -> str:
+        """The name of what is leased."""
+        return self._state.resource
+
+    @property
+    def token(self) -> int:
+        """The fencing token: larger than every earlier one of this resource."""
+        return self._state.token
+
+    @property
+    def owner(self) -> str:
+        """The label given to `acquire`."""
+        return self._state.owner
+
+    @property
+    def expires_at(self) -> datetime:
+        """The expiry that the database last gave; aware. Not for comparing with the clock of this host."""
+        return self._state.expires_at
+
+    @property
+    def claim(self) -> Claim:
+        """What a transaction presents to write. Its secret is in no text form of it.
+
+        Raises:
+            LeaseLost: in a child process: the lease is its parent's.
+        """
+        return self._state.claim
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set, for good, when this process has to assume that it does not hold the lease any more.
+
+        At the latest when the ttl has passed since the last successful request was sent. Advice for stopping early:
+        only the database decides whether a write is accepted.
+        """
+        return self._state.lost
+
+    def raise_if_lost(self) -> None:
+        """Raises `LeaseLost` if `lost` is set or the ttl has passed. Asks nobody: no round trip."""
+        self._state.raise_if_lost()
+
+    def renew(self, ttl: Seconds | None = None) -> datetime:
+        """Extends the lease and gives its new expiry. Not needed inside `Fence.lease`, which renews by itself.
+
+        Args:
+            ttl: from now, at most a day. None: the ttl of the grant.
+
+        Raises:
+            StaleToken: superseded or revoked.
+            LeaseExpired: too late, even if nobody has taken it over. It is not revived.
+            UnknownLease: no such lease.
+            LeaseLost: it was given back, or is another process's.
+            OutcomeUnknown: no answer in time; the lease lasts at least until its present deadline.
+        """
+        length = None if ttl is None else ttl_seconds(ttl)
+        state = self._state
+        state.raise_if_over()
+        statement = _statements.renew(state.claim, length)
+        with state.renewing:
+            sent = now()
+            try:
+                rows = self._backend.calls.run(statement, timeout=self._backend.timeout, resource=state.resource)
+            except FenceError as exc:
+                if exc.sqlstate in LOST_BY_CODE:
+                    state.lose(LOST_BY_CODE[exc.sqlstate])
+                raise
+            expires_at = _statements.expiry(rows[0])
+            state.extended(sent=sent, ttl=state.ttl if length is None else length, expires_at=expires_at)
+        return expires_at
+
+    def release(self) -> bool:
+        """Gives the lease back. True: it was still this holder's. False: it was not, or was given back before.
+
+        Touches nobody else's lease. Where the call fails, the lease is not renewed any more and ends with its ttl;
+        calling again tries again.
+
+        Raises:
+            LeaseLost: in a child process: the lease is its parent's.
+            OutcomeUnknown, psycopg.Error: the database could not be asked.
+        """
+        state = self._state
+        claim = state.claim
+        self._forget(state)
+        with state.renewing:
+            if state.reason == "released":
+                return False
+            asked_before, state.release_sent = state.release_sent, True
+            statement = _statements.release(claim)
+            rows = self._backend.calls.run(statement, timeout=self._backend.timeout, resource=state.resource)
+            held = bool(rows[0][0])
+            # Not the holder, and not because an earlier request has done it unheard: somebody else is.
+            state.lose("released" if held or asked_before else "superseded")
+        return held
+
+    def transaction(
+        self, *, isolation: _writing.Isolation | None = None, sequence: int | None = None
+    ) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """A block with a psycopg connection in a transaction, with this lease presented.
+
+        Committed at the end of the block, rolled back if it raises. The connection comes from the `Fence`'s source.
+        Refusals by the database leave the block as pyfence's exceptions.
+
+        Args:
+            isolation: 'READ COMMITTED', 'REPEATABLE READ' or 'SERIALIZABLE'; None: the connection's default.
+            sequence: number of this write, for tables protected with ``p_writes => 'sequenced'``.
+
+        Raises:
+            StaleToken, UnknownLease: at once, where the lease is not this holder's any more.
+            LeaseLost: it was given back, or is another process's.
+        """
+        self._state.raise_if_over()
+        return _writing.transaction(self._backend, [self.claim.with_sequence(sequence)], isolation=isolation)
+
+    def fenced_update(
+        self,
+        table: object,
+        key: Mapping[str, object],
+        changes: Mapping[str, object],
+        *,
+        sequence: int | None = None,
+    ) -> int:
+        """Changes one row of a protected table under this lease: one round trip, committed. 1, or 0: no such row.
+
+        See `pyfence.fenced_update` for the arguments and errors.
+
+        Raises:
+            OutcomeUnknown: no answer in time: the row may have been changed.
+            LeaseLost: the lease was given back, or is another process's.
+        """
+        self._state.raise_if_over()
+        claim = self.claim.with_sequence(sequence)
+        return _writing.fenced_update_alone(self._backend, table, key, changes, claim)
+
+    def __repr__(self) -> str:
+        standing = f", {self._state.reason}" if self._state.reason else ""
+        return f"<Lease {self.resource!r} token={self.token}{standing}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Lease belongs to the process that acquired it and cannot be pickled")
