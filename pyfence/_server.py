@@ -329,6 +329,10 @@ def _last_lines(text: str, count: int = 8) -> str:
     return " | ".join(line.strip() for line in text.strip().splitlines()[-count:])
 
 
+def _read(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
+
+
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that was free a moment ago."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -460,10 +464,10 @@ class Server:
             if is_ready(data, process.pid):
                 return True
             if time.monotonic() > deadline:
-                raise ServerError(f"the server was not ready after 60 s: {_last_lines(log_path.read_text())}")
+                raise ServerError(f"the server was not ready after 60 s: {_last_lines(_read(log_path))}")
             time.sleep(0.02)
         self._process = None
-        output = log_path.read_text()
+        output = _read(log_path)
         if "Address already in use" in output:
             return False
         raise ServerError(f"the server did not start: {_last_lines(output)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -10,6 +11,8 @@ import psycopg
 import pytest
 
 pytest.register_assert_rewrite("harness", "proxy")
+for name in [name for name in os.environ if name.startswith("PG") or name == "PYFENCE_DATABASE_URL"]:
+    del os.environ[name]  # the caller's own database is none of the tests' business
 
 from harness import Cluster, Database, Postgresql  # noqa: E402
 from proxy import Proxy  # noqa: E402
