@@ -17,12 +17,16 @@ security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
+declare
+  v_lease record;
 begin
   perform fence._check_claim(p_resource, p_token, p_secret);
   if p_sequence is not null then
     perform fence._not_yet('p_sequence');
   end if;
-  perform fence._present(array[p_resource], array[p_token], array[p_secret], null);
+  v_lease := fence._verify(p_resource, p_token::text, p_secret);
+  perform fence._add_claims(array[p_resource], array[p_token], array[p_secret], array[p_sequence]);
+  perform fence._bound_idle(v_lease.ttl);
 end
 $$;
 

@@ -15,6 +15,7 @@ set lock_timeout = '5s'
 as $$
 declare
   v_claim record;
+  v_ttl interval;
 begin
   perform fence._check_claim_arrays(p_resources, p_tokens, p_secrets);
   if p_sequences is not null then
@@ -22,10 +23,15 @@ begin
   end if;
   for v_claim in
     select q.resource, q.token, q.secret from unnest(p_resources, p_tokens, p_secrets) q (resource, token, secret)
+    order by q.resource collate "C"
   loop
     perform fence._check_claim(v_claim.resource, v_claim.token, v_claim.secret);
+    v_ttl := least(v_ttl, (fence._verify(v_claim.resource, v_claim.token::text, v_claim.secret)).ttl);
   end loop;
-  perform fence._present(p_resources, p_tokens, p_secrets, p_sequences);
+  if v_ttl is not null then
+    perform fence._add_claims(p_resources, p_tokens, p_secrets, p_sequences);
+    perform fence._bound_idle(v_ttl);
+  end if;
 end
 $$;
 
