@@ -229,7 +229,8 @@ def _fail(what: str, exc: Exception) -> NoReturn:
         detail = f"Schema {SCHEMA} holds objects, but no revision is recorded."
         hint = "If they are pyfence's own, record what they are: pyfence migrate stamp"
     if isinstance(exc, CommandError) and "Can't locate revision" in message:
-        kind, hint = SchemaMismatch, f"This version of pyfence knows {', '.join(_revisions())}; a newer one may be needed."
+        kind = SchemaMismatch
+        hint = f"This version of pyfence knows {', '.join(_revisions())}; a newer one may be needed."
     if hint and "CASCADE" in hint:  # the server's advice would drop what a user built
         hint = "Nothing was removed. Drop or change those objects first, if they may go."
     notes = "".join(f" ({note})" for note in getattr(exc, "__notes__", ()))

@@ -31,17 +31,20 @@ objects (kind, identity, classid, objid, owner, acl) as (
   from pg_class c, s where c.relnamespace = s.oid and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
   union all
   select case p.prokind when 'a' then 'aggregate' when 'p' then 'procedure' else 'function' end,
-         p.oid::regprocedure::text, 'pg_proc'::regclass, p.oid, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+         p.oid::regprocedure::text, 'pg_proc'::regclass, p.oid, p.proowner,
+         coalesce(p.proacl, acldefault('f', p.proowner))
   from pg_proc p, s where p.pronamespace = s.oid
   union all
-  select 'type', t.oid::regtype::text, 'pg_type'::regclass, t.oid, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
+  select 'type', t.oid::regtype::text, 'pg_type'::regclass, t.oid, t.typowner,
+         coalesce(t.typacl, acldefault('T', t.typowner))
   from pg_type t left join pg_class c on c.oid = t.typrelid, s
   where t.typnamespace = s.oid and t.typelem = 0 and (t.typrelid = 0 or c.relkind = 'c')
   union all
   select 'index', i.indexrelid::regclass::text, 'pg_class'::regclass, i.indexrelid, c.relowner, null
   from pg_index i join pg_class c on c.oid = i.indexrelid, s where c.relnamespace = s.oid
   union all
-  select 'constraint', format('%s %I', coalesce(nullif(k.conrelid, 0)::regclass::text, k.contypid::regtype::text), k.conname),
+  select 'constraint',
+         format('%s %I', coalesce(nullif(k.conrelid, 0)::regclass::text, k.contypid::regtype::text), k.conname),
          'pg_constraint'::regclass, k.oid, null, null
   from pg_constraint k, s where k.connamespace = s.oid
   union all
@@ -75,8 +78,8 @@ facets (kind, identity, facet, value) as (
   union all
   select kind, identity, 'comment', obj_description(objid, classid::text::name) from objects
   union all
-  select o.kind, o.identity, format('%s may %s', case a.grantee when 0 then 'public' else pg_get_userbyid(a.grantee) end,
-                                    a.privilege_type),
+  select o.kind, o.identity,
+         format('%s may %s', case a.grantee when 0 then 'public' else pg_get_userbyid(a.grantee) end, a.privilege_type),
          format('by %s%s', pg_get_userbyid(a.grantor), case when a.is_grantable then ' with grant option' end)
   from objects o, aclexplode(o.acl) a
   union all
@@ -108,19 +111,21 @@ facets (kind, identity, facet, value) as (
   from objects o join pg_policy y on y.oid = o.objid where o.kind = 'policy'
   union all
   select o.kind, o.identity, 'storage',
-         format('%s %s options %s row security %s %s replica identity %s access %s tablespace %s partition of %s', c.relkind,
-                c.relpersistence, c.reloptions, c.relrowsecurity, c.relforcerowsecurity, c.relreplident, m.amname,
-                c.reltablespace, (select string_agg(i.inhparent::regclass::text, ', ') from pg_inherits i where i.inhrelid = c.oid))
+         format('%s %s options %s row security %s %s replica identity %s access %s tablespace %s partition of %s',
+                c.relkind, c.relpersistence, c.reloptions, c.relrowsecurity, c.relforcerowsecurity, c.relreplident,
+                m.amname, c.reltablespace,
+                (select string_agg(i.inhparent::regclass::text, ', ') from pg_inherits i where i.inhrelid = c.oid))
   from objects o join pg_class c on c.oid = o.objid left join pg_am m on m.oid = c.relam
   where o.classid = 'pg_class'::regclass
   union all
-  select o.kind, o.identity, 'state', format('valid %s ready %s clustered %s replica identity %s', i.indisvalid, i.indisready,
-                                             i.indisclustered, i.indisreplident)
+  select o.kind, o.identity, 'state',
+         format('valid %s ready %s clustered %s replica identity %s', i.indisvalid, i.indisready, i.indisclustered,
+                i.indisreplident)
   from objects o join pg_index i on i.indexrelid = o.objid where o.kind = 'index'
   union all
   select o.kind, o.identity, 'definition',
-         format('%s start %s step %s min %s max %s cache %s cycle %s owned by %s', q.seqtypid::regtype, q.seqstart, q.seqincrement,
-                q.seqmin, q.seqmax, q.seqcache, q.seqcycle,
+         format('%s start %s step %s min %s max %s cache %s cycle %s owned by %s', q.seqtypid::regtype, q.seqstart,
+                q.seqincrement, q.seqmin, q.seqmax, q.seqcache, q.seqcycle,
                 (select pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid) from pg_depend d
                  where d.classid = 'pg_class'::regclass and d.objid = o.objid and d.deptype in ('a', 'i')))
   from objects o join pg_sequence q on q.seqrelid = o.objid where o.kind = 'sequence'
@@ -128,25 +133,31 @@ facets (kind, identity, facet, value) as (
   select o.kind, o.identity, 'definition',
          format('%s %s base %s not null %s default %s collation %s labels %s', t.typtype, t.typcategory,
                 nullif(t.typbasetype, 0)::regtype, t.typnotnull, t.typdefault, nullif(t.typcollation, 0)::regcollation,
-                (select string_agg(e.enumlabel, ', ' order by e.enumsortorder) from pg_enum e where e.enumtypid = t.oid))
+                (select string_agg(e.enumlabel, ', ' order by e.enumsortorder) from pg_enum e
+                 where e.enumtypid = t.oid))
   from objects o join pg_type t on t.oid = o.objid where o.kind = 'type'
   union all
   select 'column', format('%s %I', c.oid::regclass, a.attname), f.facet, f.value
-  from pg_class c join pg_attribute a on a.attrelid = c.oid left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum,
-       s, lateral (values
+  from pg_class c
+       join pg_attribute a on a.attrelid = c.oid
+       left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum,
+       s,
+       lateral (values
          ('definition', format('#%s %s not null %s default %s identity %s generated %s collation %s',
                                (select count(*) from pg_attribute b
                                 where b.attrelid = c.oid and not b.attisdropped and b.attnum between 1 and a.attnum),
                                format_type(a.atttypid, a.atttypmod),
                                a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
                                nullif(a.attcollation, 0)::regcollation)),
-         ('storage', format('%s %s %s target %s', a.attstorage, a.attcompression, a.attoptions, nullif(a.attstattarget, -1))),
+         ('storage', format('%s %s %s target %s', a.attstorage, a.attcompression, a.attoptions,
+                            nullif(a.attstattarget, -1))),
          ('comment', col_description(c.oid, a.attnum)),
          ('privileges', a.attacl::text)
        ) f (facet, value)
   where c.relnamespace = s.oid and c.relkind in ('r', 'p', 'v', 'm', 'f', 'c') and a.attnum > 0 and not a.attisdropped
   union all
-  select 'default privileges', format('%s %s of %s', s.name, d.defaclobjtype, pg_get_userbyid(d.defaclrole)), 'acl', d.defaclacl::text
+  select 'default privileges', format('%s %s of %s', s.name, d.defaclobjtype, pg_get_userbyid(d.defaclrole)),
+         'acl', d.defaclacl::text
   from pg_default_acl d, s where d.defaclnamespace = s.oid
 )
 """
@@ -155,7 +166,7 @@ facets (kind, identity, facet, value) as (
 def snapshot(connection: psycopg.Connection[Any], schema: str = "fence", *, ignore: tuple[str, ...] = ()) -> Snapshot:
     """Describe everything in `schema`, and the triggers elsewhere that call its functions.
 
-    `ignore` names relations whose table, columns, constraints and indexes are left out, such as `fence.alembic_version`.
+    `ignore` names tables that are left out with all that is theirs, such as `fence.alembic_version`.
     Changes nothing: the search_path that the names are written with is the transaction's own and is put back.
     """
     name = sql.Literal(schema).as_string(connection)

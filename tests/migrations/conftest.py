@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from harness import SUPERUSER, Cluster, Database
-
 from migrations.catalog import Snapshot, snapshot
+
 from pyfence import _resources
 
 VERSION_TABLE = "fence.alembic_version"

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from alembic.config import Config
 from harness import SUPERUSER, Database
-
 from migrations.catalog import differences, identities, snapshot
+
 from pyfence import _resources, migrate
 
 from .conftest import catalog, install_from_sql
@@ -28,7 +28,8 @@ def test_every_object_of_sql_is_seen_and_owned_by_the_installer(empty_db: Databa
     found = catalog(empty_db)
     names = {identity.split("(")[0] for identity in identities(found)}
     public = {f"function fence.{path.stem}" for path in (_resources.sql_dir() / "20_functions").glob("*.sql")}
-    assert public and public <= names
+    assert public
+    assert public <= names
     assert {value for key, value in found.items() if key.endswith(": owner")} == {"fence_owner"}
 
 

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 import sqlalchemy
 from harness import SUPERUSER, Database
+from migrations.catalog import differences, identities
 from psycopg.rows import dict_row
 
-from migrations.catalog import differences, identities
 from pyfence import _resources, migrate
 from pyfence.errors import BadArgument, FenceError, SchemaMismatch
 
@@ -214,7 +214,7 @@ def test_check_without_the_right_to_look(empty_db: Database, url: str) -> None:
 
 
 def test_stamp_is_refused_where_the_objects_are_not(empty_db: Database, url: str) -> None:
-    with pytest.raises(SchemaMismatch, match="lacks .*acquire"):
+    with pytest.raises(SchemaMismatch, match=r"lacks .*acquire"):
         migrate.stamp(url)
     assert identities(catalog(empty_db)) == set()
     migrate.up(url)

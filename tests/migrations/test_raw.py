@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy
 from alembic.runtime.migration import MigrationContext
 from harness import SUPERUSER, Database
-
 from migrations.catalog import differences, snapshot
+
 from pyfence import _migration_ops as ops
 
 BODIES = {

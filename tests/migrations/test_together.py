@@ -7,14 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from harness import SUPERUSER, Connection, Database, wait_until
-
 from migrations.catalog import differences
+
 from pyfence import _resources, migrate
 
 from .conftest import catalog
@@ -44,7 +43,7 @@ def waiting(database: Database, key: int) -> list[int]:
 
 
 @pytest.fixture
-def witness(empty_db: Database) -> Iterator[Connection]:
+def witness(empty_db: Database) -> Connection:
     """A superuser's connection; every DDL command is written down, and waits before it creates a view if asked to."""
     connection = empty_db.connect(SUPERUSER, autocommit=True)
     connection.execute(
@@ -62,7 +61,7 @@ def witness(empty_db: Database) -> Iterator[Connection]:
         """,
         prepare=False,
     )
-    yield connection
+    return connection
 
 
 @pytest.mark.parametrize("start", ["base", "head"])
@@ -104,7 +103,8 @@ def test_a_killed_upgrade_leaves_nothing(empty_db: Database, witness: Connection
     output, _ = follower.communicate(timeout=60)
     assert follower.returncode == 0, output
     installers = witness.execute("select distinct pid from public.ddl where tag = 'CREATE TABLE'").fetchall()
-    assert (backend,) not in installers and len(installers) == 1
+    assert len(installers) == 1
+    assert (backend,) not in installers
     assert migrate.check(url) == migrate.head()
 
 
