@@ -2,10 +2,13 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test lint bench setup check
+.PHONY: demo test lint bench setup freeze freeze-check check
 
-demo test lint bench setup:
+demo test lint bench setup freeze:
 	$(PYTHON) dev.py $@ $(ARGS)
+
+freeze-check:
+	$(PYTHON) dev.py freeze --check
 
 # What continuous integration runs.
 check:

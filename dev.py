@@ -5,6 +5,7 @@
     test [pytest options]   run the tests
     lint                    style, strict types and layer rules
     bench [options]         guarded against unguarded writes, side by side
+    freeze [options]        copy sql/ into an unreleased revision, or --check the released ones
     setup                   make the virtual environment and do nothing else
 
 The first run makes `.venv` beside this file and installs into it; later runs only look whether it still fits. In a
@@ -34,6 +35,7 @@ STAMP = "pyfence-dev.json"
 EXTRAS = {
     "demo": {"embedded"},
     "bench": {"embedded"},
+    "freeze": {"embedded"},
     "test": {"embedded", "test"},
     "lint": {"embedded", "test", "lint"},
     "setup": {"embedded", "test", "lint"},
@@ -43,6 +45,7 @@ LINT = (
     ("ruff", "format", "--check", "."),
     ("mypy",),
     ("lint-imports",),
+    ("python", "migrations/freeze.py", "--check"),
 )
 
 
@@ -271,6 +274,8 @@ def main(arguments: "list[str]") -> int:
     if command == "test":
         os.chdir(str(ROOT))
         return become([str(python), "-m", "pytest", *pytest_arguments(rest)])
+    if command == "freeze":
+        return become([str(python), str(ROOT / "migrations" / "freeze.py"), *rest])
     return become([str(python.with_name("pyfence")), command, *rest])
 
 

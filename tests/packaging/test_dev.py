@@ -132,10 +132,12 @@ def test_what_each_command_becomes(dev: ModuleType, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir("/")
     dev.main(["demo", "--keep"])
     dev.main(["bench"])
+    dev.main(["freeze", "--check"])
     dev.main(["test", "-n0", "-k", "guard"])
     assert programs == [
         ["/venv/bin/pyfence", "demo", "--keep"],
         ["/venv/bin/pyfence", "bench"],
+        ["/venv/bin/python", str(dev.ROOT / "migrations" / "freeze.py"), "--check"],
         ["/venv/bin/python", "-m", "pytest", "-n0", "-k", "guard"],
     ]
     assert Path.cwd() == dev.ROOT
@@ -219,3 +221,17 @@ def test_a_folder_somebody_planted_is_refused(dev: ModuleType, tmp_path: Path) -
         os.chown(theirs, 65534, 65534)
         with pytest.raises(dev.Missing, match="XDG_CACHE_HOME"):
             dev.own_folder(theirs)
+
+
+def test_every_check_runs_and_one_failure_is_enough(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def call(command: list[str], **_: object) -> int:
+        ran.append(Path(command[0]).name)
+        return 1 if command[0].endswith("mypy") else 0
+
+    monkeypatch.setattr(dev.subprocess, "call", call)
+    assert dev.lint(Path("/venv/bin/python")) == 1
+    assert ran == [check[0] for check in dev.LINT]
+    monkeypatch.setattr(dev.subprocess, "call", lambda *_, **__: 0)
+    assert dev.lint(Path("/venv/bin/python")) == 0
