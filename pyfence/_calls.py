@@ -6,7 +6,6 @@ after which the connection's socket is shut down and the call ends.
 
 from __future__ import annotations
 
-import queue
 import socket
 import threading
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from pyfence._clock import Timekeeper, now
-from pyfence._connect import Connection, IdleConnections, close_quietly
+from pyfence._connect import Connection, IdleConnections, close_quietly, open_within
 from pyfence._statements import BEGIN, COMMIT, Row, Statement
 from pyfence.errors import OutcomeUnknown, SchemaMismatch, translated
 
@@ -43,6 +42,7 @@ class Watch:
         self._cancel = cancel
         self._lock = threading.Lock()
         self._over = False
+        self._asked = False
         self._gave_up = False
 
     def __enter__(self) -> None:
@@ -59,13 +59,15 @@ class Watch:
                 "the server did not answer in time",
                 detail="The connection was given up; the call may or may not have taken effect.",
             ) from exc
+        if self._asked and isinstance(exc, psycopg.errors.QueryCanceled):
+            exc.add_note("pyfence had it cancelled: there was no answer in time. Nothing was changed.")
 
     def _ring(self) -> float | None:
         with self._lock:
             if self._over:
                 return None
-            if self._cancel:
-                self._cancel = False
+            if self._cancel and not self._asked:
+                self._asked = True
                 with suppress(RuntimeError):  # no new threads while the interpreter shuts down
                     threading.Thread(target=self._ask, name="pyfence-cancel", daemon=True).start()
                 return now() + _GRACE
@@ -87,12 +89,13 @@ def shut_down(conn: Connection) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
-def cursor(conn: Connection) -> psycopg.Cursor[Row]:
-    """A plain cursor, whatever factories the connection has: parameters are bound on the server, rows are tuples.
+def execute(conn: Connection, statement: Statement) -> psycopg.Cursor[Row]:
+    """Runs a statement on a plain cursor, whatever factories and habits the connection has.
 
     A connection may be set up with `psycopg.ClientCursor`, which would put a secret into the text of the statement.
+    Never prepared: preparing costs a round trip of its own, and a pooler may lose what was prepared.
     """
-    return psycopg.Cursor(conn, row_factory=tuple_row)
+    return psycopg.Cursor(conn, row_factory=tuple_row).execute(statement.sql, statement.params, prepare=False)
 
 
 def pipelined(conn: Connection) -> Any:
@@ -136,7 +139,8 @@ class Calls:
     """
 
     def __init__(self, open_: Callable[[], Connection], timekeeper: Timekeeper, *, limit: int) -> None:
-        self._idle = IdleConnections(open_, keep=limit)
+        self._open = open_
+        self._idle = IdleConnections(keep=limit)
         self._timekeeper = timekeeper
         self._turns = threading.BoundedSemaphore(limit)
 
@@ -153,15 +157,14 @@ class Calls:
         Raises:
             FenceError: the database refused; `SchemaMismatch` where pyfence's schema is missing.
             OutcomeUnknown: no answer within `timeout`, or the commit was not replicated.
+            psycopg.errors.ConnectionTimeout: no connection within `timeout`; nothing was sent.
             psycopg.Error: anything else, untouched.
         """
         deadline = now() + timeout
         if not self._turns.acquire(timeout=timeout):
-            raise OutcomeUnknown(
-                "no free connection in time", detail="Nothing was sent: earlier calls have not been answered yet."
-            )
+            raise psycopg.errors.ConnectionTimeout("nothing was sent: earlier calls have not been answered yet")
         try:
-            conn = self._idle.take() or open_within(self._idle.open, deadline)
+            conn = self._idle.take() or open_within(self._open, deadline)
             try:
                 with translated(resource=resource), Watch(conn, self._timekeeper, deadline, cancel=cancel):
                     rows = _exchange(conn, statement)
@@ -193,12 +196,11 @@ class Calls:
 
 
 def _exchange(conn: Connection, statement: Statement) -> list[Row]:
-    cur = cursor(conn)
     try:
         with Unreplicated(conn), pipelined(conn):
-            cursor(conn).execute(BEGIN)
-            cur.execute(statement.sql, statement.params)
-            cursor(conn).execute(COMMIT)
+            execute(conn, BEGIN)
+            cur = execute(conn, statement)
+            execute(conn, COMMIT)
     except psycopg.Error:
         with suppress(psycopg.Error):
             conn.rollback()
@@ -208,46 +210,3 @@ def _exchange(conn: Connection, statement: Statement) -> list[Row]:
 
 def _schema_is_missing(exc: BaseException) -> bool:
     return isinstance(exc, (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction))
-
-
-def open_within(open_: Callable[[], Connection], deadline: float) -> Connection:
-    """A new connection, or OutcomeUnknown at `deadline`; one that arrives later is closed.
-
-    libpq's own timeout counts whole seconds, from two, for each address, and not the look-up of the name.
-    """
-    answers: queue.SimpleQueue[Connection | BaseException] = queue.SimpleQueue()
-    lock = threading.Lock()
-    abandoned = False
-
-    def work() -> None:
-        answer: Connection | BaseException
-        try:
-            answer = open_()
-        except BaseException as exc:
-            answer = exc
-        with lock:
-            if not abandoned:
-                answers.put(answer)
-                return
-        if not isinstance(answer, BaseException):
-            close_quietly(answer)
-
-    try:
-        threading.Thread(target=work, name="pyfence-connect", daemon=True).start()
-    except RuntimeError:  # the interpreter is shutting down: no new threads
-        return open_()
-    try:
-        answer = answers.get(timeout=max(0.0, deadline - now()))
-    except BaseException as exc:
-        with lock, ExitStack() as late:
-            abandoned = True
-            while not answers.empty():
-                left = answers.get()
-                if not isinstance(left, BaseException):
-                    late.callback(close_quietly, left)
-        if isinstance(exc, queue.Empty):
-            raise OutcomeUnknown("no connection in time", detail="Nothing was sent.") from None
-        raise
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer

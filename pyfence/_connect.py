@@ -8,9 +8,10 @@ transactions: they come from the caller's pool or engine, and go back to it.
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from select import select
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
+from pyfence._clock import now
 from pyfence.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -44,8 +46,11 @@ class Source(Protocol):
     def open(self) -> Connection:
         """A new own connection: autocommit, no server-side prepared statements. The client closes it."""
 
-    def work(self) -> AbstractContextManager[Connection]:
-        """A connection for the caller's transaction, given back at the end of the block."""
+    def work(self, timeout: float) -> AbstractContextManager[Connection]:
+        """A connection for the caller's transaction, given back at the end of the block.
+
+        `timeout`: seconds to wait for it, where the source has no such limit of its own.
+        """
 
     def close(self) -> None:
         """Closes what the source itself has opened; never the caller's pool or engine."""
@@ -105,8 +110,7 @@ def is_usable(conn: Connection) -> bool:
 class IdleConnections:
     """A stack of connections that are open and unused. Thread-safe."""
 
-    def __init__(self, open_: Callable[[], Connection], *, keep: int) -> None:
-        self._open = open_
+    def __init__(self, *, keep: int) -> None:
         self._keep = keep
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
@@ -129,10 +133,6 @@ class IdleConnections:
             if is_usable(conn):
                 return conn
             conn.close()
-
-    def open(self) -> Connection:
-        """A new connection."""
-        return self._open()
 
     def give(self, conn: Connection) -> None:
         """Takes back a connection; one that is broken, in a transaction or one too many is closed."""
@@ -165,7 +165,7 @@ class UrlSource:
             raise BadArgument(
                 "not a valid connection URL", hint="Pass postgresql://user@host/database or libpq's key=value form."
             ) from None
-        self._idle = IdleConnections(self._open_work, keep=4)
+        self._idle = IdleConnections(keep=4)
 
     def open(self) -> Connection:
         return psycopg.connect(**self._settings, autocommit=True, prepare_threshold=None)
@@ -174,8 +174,8 @@ class UrlSource:
         return psycopg.connect(**self._settings, prepare_threshold=None)
 
     @contextmanager
-    def work(self) -> Iterator[Connection]:
-        conn = self._idle.take() or self._idle.open()
+    def work(self, timeout: float) -> Iterator[Connection]:
+        conn = self._idle.take() or open_within(self._open_work, now() + timeout)
         try:
             yield conn
         finally:
@@ -209,7 +209,7 @@ class PoolSource:
         return _made_own(conn)
 
     @contextmanager
-    def work(self) -> Iterator[Connection]:
+    def work(self, timeout: float) -> Iterator[Connection]:
         conn = self._pool.getconn()
         try:
             yield conn
@@ -239,14 +239,14 @@ class EngineSource:
         return _made_own(conn)
 
     @contextmanager
-    def work(self) -> Iterator[Connection]:
+    def work(self, timeout: float) -> Iterator[Connection]:
         fairy = self._engine.raw_connection()
+        conn: Any = fairy.driver_connection
         try:
-            conn: Any = fairy.driver_connection
             yield conn
+        finally:
             if conn.closed:
                 fairy.invalidate()
-        finally:
             fairy.close()
 
     def close(self) -> None:
@@ -265,3 +265,46 @@ def close_quietly(conn: Connection) -> None:
     """Closes a connection that may be broken already."""
     with suppress(Exception):
         conn.close()
+
+
+def open_within(open_: Callable[[], Connection], deadline: float) -> Connection:
+    """A new connection, or ConnectionTimeout at `deadline`; one that arrives later is closed.
+
+    libpq's own timeout counts whole seconds, from two, for each address, and not the look-up of the name.
+    """
+    answers: queue.SimpleQueue[Connection | BaseException] = queue.SimpleQueue()
+    lock = threading.Lock()
+    abandoned = False
+
+    def work() -> None:
+        answer: Connection | BaseException
+        try:
+            answer = open_()
+        except BaseException as exc:
+            answer = exc
+        with lock:
+            if not abandoned:
+                answers.put(answer)
+                return
+        if not isinstance(answer, BaseException):
+            close_quietly(answer)
+
+    try:
+        threading.Thread(target=work, name="pyfence-connect", daemon=True).start()
+    except RuntimeError:  # the interpreter is shutting down: no new threads
+        return open_()
+    try:
+        answer = answers.get(timeout=max(0.0, deadline - now()))
+    except BaseException as exc:
+        with lock, ExitStack() as late:
+            abandoned = True
+            while not answers.empty():
+                left = answers.get()
+                if not isinstance(left, BaseException):
+                    late.callback(close_quietly, left)
+        if isinstance(exc, queue.Empty):
+            raise psycopg.errors.ConnectionTimeout("no connection in time") from None
+        raise
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer

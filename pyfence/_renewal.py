@@ -103,7 +103,9 @@ class Renewer:
         return min(max(left / 3, _SHORTEST_TRY), _LONGEST_TRY)
 
     def _round(self, batch: list[LeaseState], timeout: float) -> None:
+        # A lease that is not free is being renewed by its holder this very moment.
         free = [lease for lease in batch if lease.renewing.acquire(blocking=False)]
+        busy = set(batch).difference(free)
         try:
             failed = self._renew(free, timeout) if free else []
         except Exception as exc:
@@ -115,8 +117,7 @@ class Renewer:
             for lease in free:
                 lease.renewing.release()
         self._failures = self._failures + 1 if failed else 0
-        # A lease that was not free is being renewed by its holder this very moment.
-        again = {*failed, *(lease for lease in batch if lease not in free)} if len(free) < len(batch) else set(failed)
+        again = busy.union(failed)
         pause = min(_FIRST_RETRY * 2 ** min(self._failures - 1, 10), _LONGEST_RETRY)
         with self._changed:
             for lease in filter(self._is_held, batch):

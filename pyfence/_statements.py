@@ -31,8 +31,8 @@ class Statement:
 
 
 # Calls that change a lease are transactions of their own at READ COMMITTED, whatever the session's default is.
-BEGIN = "begin isolation level read committed"
-COMMIT = "commit"
+BEGIN = Statement("begin isolation level read committed", ())
+COMMIT = Statement("commit", ())
 
 _ACQUIRE = """\
 select granted, resource, token, secret, owner, expires_at, reason, retry_in

@@ -11,7 +11,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from pyfence import _statements
 from pyfence._backend import Backend
-from pyfence._calls import Unreplicated, Watch, cursor, pipelined
+from pyfence._calls import Unreplicated, Watch, execute, pipelined
 from pyfence._clock import now
 from pyfence._connect import Connection
 from pyfence.errors import BadArgument, translated
@@ -55,7 +55,7 @@ def present(conn: Any, *leases: Holding | Claim) -> None:
             hint="Open a transaction first (`with conn.transaction():`), or use fenced_update() for a single write.",
         )
     with translated(resource=_only(claims)):
-        cursor(driver).execute(statement.sql, statement.params).fetchall()
+        execute(driver, statement).fetchall()
 
 
 def fenced_update(
@@ -90,7 +90,7 @@ def fenced_update(
     statement = _statements.fenced_update(table, key, changes, _numbered(claim, sequence))
     driver = _joined(conn)
     with translated(resource=claim.resource):
-        return _count(cursor(driver).execute(statement.sql, statement.params))
+        return _count(execute(driver, statement))
 
 
 def fenced_update_alone(
@@ -104,12 +104,12 @@ def fenced_update_alone(
     statement = _statements.fenced_update(table, key, changes, claim)
     with (
         translated(resource=claim.resource),
-        backend.source.work() as conn,
+        backend.source.work(backend.timeout) as conn,
         _set(conn, autocommit=True),
         Watch(conn, backend.timekeeper, now() + backend.timeout),
         Unreplicated(conn),
     ):
-        return _count(cursor(conn).execute(statement.sql, statement.params))
+        return _count(execute(conn, statement))
 
 
 @contextmanager
@@ -120,14 +120,15 @@ def transaction(
     statement = _statements.present(claims)
     with (
         translated(resource=_only(claims)),
-        backend.source.work() as conn,
+        backend.source.work(backend.timeout) as conn,
         _set(conn, isolation_level=_level(isolation)),
+        Unreplicated(conn),
         ExitStack() as block,
     ):
         # The begin travels with the claims. What the block does afterwards has no deadline: it is the caller's.
         with Watch(conn, backend.timekeeper, now() + backend.timeout), pipelined(conn):
             block.enter_context(conn.transaction())
-            cursor(conn).execute(statement.sql, statement.params)
+            execute(conn, statement)
         yield conn
 
 

@@ -1,0 +1,28 @@
+"""What the tests of the Python client look at and do to it."""
+
+from __future__ import annotations
+
+from harness import Database, wait_until
+
+
+def body(db: Database, number: int = 1) -> str:
+    """What stands in a report."""
+    ((text,),) = db.execute("select body from public.report where id = %s", (number,), user="outsider")
+    return str(text)
+
+
+def backends(db: Database, user: str = "app") -> list[tuple[int, str]]:
+    """Pid and state of the role's connections to the test's database."""
+    rows = db.cluster.admin.execute(
+        "select pid, state from pg_stat_activity where datname = %s and usename = %s order by pid", (db.name, user)
+    ).fetchall()
+    return [(pid, state) for pid, state in rows]
+
+
+def terminate(db: Database, user: str = "app") -> int:
+    """Ends every backend of the role; returns how many, once they are gone."""
+    pids = [pid for pid, _ in backends(db, user)]
+    for pid in pids:
+        db.cluster.admin.execute("select pg_terminate_backend(%s)", (pid,))
+    wait_until(lambda: not {pid for pid, _ in backends(db, user)} & set(pids), "the backends have ended")
+    return len(pids)
