@@ -7,15 +7,13 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import psycopg
-from psycopg import conninfo as libpq
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
-from sqlalchemy import Connection, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
+from pyfence._connect import plain_url, with_defaults
 from pyfence.errors import BadArgument
-
-type_names = "a database URL, a psycopg connection, or a SQLAlchemy connection or engine"
 
 Target = str | Connection | Engine | psycopg.Connection[Any]
 """A URL (`postgresql://`, `postgresql+psycopg://`, or libpq's `key=value` form), an engine, or an open connection."""
@@ -89,22 +87,21 @@ def connected(target: Target) -> Iterator[Connection]:
             target.begin()
         yield target
     else:
-        raise BadArgument(f"expected {type_names}, not {type(target).__name__}")
+        raise BadArgument(
+            f"cannot migrate a {type(target).__name__}",
+            hint="Pass a postgresql:// URL, a psycopg connection, or a SQLAlchemy connection or engine.",
+        )
 
 
 def connect_arguments(url: str) -> dict[str, Any]:
     """Split a URL into psycopg's arguments. Errors name neither the URL nor any part of it: it holds a password."""
-    hint = "percent-encode special characters in the user name and the password"
+    hint = "Percent-encode special characters in the user name and the password."
     try:
-        if url.startswith("postgresql+psycopg:"):
-            parsed = make_url(url)
-            arguments = dict(parsed.get_dialect()().create_connect_args(parsed)[1])
-        else:
-            arguments = dict(libpq.conninfo_to_dict(url))
-    except (psycopg.Error, ArgumentError, ValueError):
-        raise BadArgument(f"the database URL cannot be read ({hint})") from None
+        arguments = dict(conninfo_to_dict(plain_url(url)))
+    except psycopg.Error:
+        raise BadArgument("the database URL cannot be read", hint=hint) from None
     # What follows a stray '@' or '/' lands in the host or the port, and libpq would quote it in its error.
     port = str(arguments.get("port") or "")
     if "@" in str(arguments.get("host") or "") or not all(part.isdecimal() for part in port.split(",") if part):
-        raise BadArgument(f"the database URL has no valid host and port ({hint})")
-    return arguments
+        raise BadArgument("the database URL has no valid host and port", hint=hint)
+    return with_defaults(arguments)

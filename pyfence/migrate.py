@@ -112,7 +112,8 @@ def sql(revisions: str = "head") -> str:
     output = io.StringIO()
     with _translated("writing a script"), _environment():
         command(_config(output), f"{known[before]}:{known[after]}", sql=True)
-    return output.getvalue()
+    header = f"-- pyfence, {known[before]} to {known[after]}. Apply it with: psql -v ON_ERROR_STOP=1 -f FILE\n\n"
+    return header + output.getvalue()
 
 
 def stamp(target: Target, revision: str = "head") -> None:

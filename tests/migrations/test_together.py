@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -85,6 +86,13 @@ def test_eight_upgrades_at_once(empty_db: Database, other_db: Database, witness:
     assert installers == [(1,)]
     witness.execute("drop event trigger note")
     migrate.up(other_db.url("fence_owner"))
+    assert differences(catalog(empty_db), catalog(other_db)) == []
+
+
+def test_threads_of_one_process(empty_db: Database, other_db: Database) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        targets = [database.url("fence_owner") for database in (empty_db, other_db)] * 2
+        assert list(pool.map(migrate.up, targets)) == [None] * 4
     assert differences(catalog(empty_db), catalog(other_db)) == []
 
 
