@@ -54,10 +54,10 @@ def catalog(database: Database, *, version_table: bool = True) -> Snapshot:
         return snapshot(connection, ignore=ignore)
 
 
-def install_from_sql(url: str) -> None:
-    """Run the files of sql/ one after the other, as they are."""
+def install_from(directory: Path, url: str) -> None:
+    """Run the SQL files of a directory one after the other, as they are."""
     with psycopg.connect(url) as connection:
-        for path in _resources.sql_files(_resources.sql_dir()):
+        for path in _resources.sql_files(directory):
             connection.execute(path.read_bytes(), prepare=False)
 
 

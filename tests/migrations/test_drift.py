@@ -14,12 +14,12 @@ from migrations.catalog import differences, identities, snapshot
 
 from pyfence import _resources, migrate
 
-from .conftest import catalog, install_from_sql
+from .conftest import catalog, install_from
 
 
 def test_upgrade_head_equals_sql(empty_db: Database, other_db: Database) -> None:
     migrate.up(empty_db.url("fence_owner"))
-    install_from_sql(other_db.url("fence_owner"))
+    install_from(_resources.sql_dir(), other_db.url("fence_owner"))
     assert differences(catalog(empty_db, version_table=False), catalog(other_db)) == []
 
 

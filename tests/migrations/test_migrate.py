@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 from pyfence import _resources, migrate
 from pyfence.errors import BadArgument, FenceError, SchemaMismatch
 
-from .conftest import VERSION_TABLE, catalog, install_from_sql
+from .conftest import VERSION_TABLE, catalog, install_from
 
 LEFT_BY_DOWN = {
     "schema fence",
@@ -164,7 +164,7 @@ def test_up_into_a_schema_that_a_superuser_made(empty_db: Database, url: str) ->
 
 
 def test_up_says_what_to_do_where_the_objects_are_but_no_version(url: str) -> None:
-    install_from_sql(url)
+    install_from(_resources.frozen_dir() / "0001" / "up", url)
     with pytest.raises(SchemaMismatch, match="migrate stamp"):
         migrate.up(url)
     migrate.stamp(url)

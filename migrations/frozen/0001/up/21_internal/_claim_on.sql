@@ -1,16 +1,7 @@
--- The claim on a resource within the claims of a transaction: {token, secret, sequence} as text, or null.
-create function fence._claim_on(p_claims text, p_resource text) returns text[]
-language plpgsql
+-- The newest claim on a resource within the claims of a transaction, '<token> <secret> <sequence>' and what follows it; '' for none.
+create function fence._claim_on(p_claims text, p_resource text) returns text
+language sql
 stable
 as $$
-declare
-  v_key text := E'\n' || fence._hex(p_resource) || ' ';
-  v_start integer := pg_catalog.strpos(p_claims, v_key);
-begin
-  if v_start > 0 then
-    return pg_catalog.string_to_array(
-      pg_catalog.split_part(pg_catalog.substr(p_claims, v_start + pg_catalog.length(v_key)), E'\n', 1), ' ');
-  end if;
-  return null;
-end
+  select pg_catalog.split_part(p_claims, E'\n' || fence._claim_key(p_resource) || ' ', 2)
 $$;
