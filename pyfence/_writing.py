@@ -121,13 +121,15 @@ def transaction(
     with (
         translated(resource=_only(claims)),
         backend.source.work(backend.timeout) as conn,
-        _set(conn, isolation_level=_level(isolation)),
+        # Autocommit, so that the only begin is ours: else the driver sends its own, in a round trip of its own.
+        _set(conn, autocommit=True, isolation_level=_level(isolation)),
         Unreplicated(conn),
         ExitStack() as block,
     ):
         # The begin travels with the claims. What the block does afterwards has no deadline: it is the caller's.
         with Watch(conn, backend.timekeeper, now() + backend.timeout), pipelined(conn):
-            block.enter_context(conn.transaction())
+            # Not conn.transaction(), which waits for the server twice when it is entered in a pipeline.
+            block.enter_context(psycopg.Transaction(conn))
             execute(conn, statement)
         yield conn
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy
 from harness import Database, wait_until
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool
 
 
 def body(db: Database, number: int = 1) -> str:
@@ -26,3 +33,19 @@ def terminate(db: Database, user: str = "app") -> int:
         db.cluster.admin.execute("select pg_terminate_backend(%s)", (pid,))
     wait_until(lambda: not {pid for pid, _ in backends(db, user)} & set(pids), "the backends have ended")
     return len(pids)
+
+
+@contextmanager
+def source(kind: str, url: str, *, size: int = 2) -> Iterator[Any]:
+    """What a Fence may be made over: 'url', 'pool' or 'engine', of at most `size` connections; closed at the end."""
+    if kind == "url":
+        yield url
+    elif kind == "pool":
+        with ConnectionPool(url, min_size=size, max_size=size, open=True) as pool:
+            yield pool
+    else:
+        engine = sqlalchemy.create_engine(
+            "postgresql+psycopg://", connect_args=conninfo_to_dict(url), pool_size=size, max_overflow=0
+        )
+        yield engine
+        engine.dispose()
