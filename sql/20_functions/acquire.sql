@@ -56,7 +56,7 @@ begin
     if not fence._is_live(v_lease, v_lineage) then
       select l.* into v_lease from fence._lease l where l.resource = p_resource for update skip locked;
       if found and not fence._is_live(v_lease, v_lineage) then
-        if exists (select from fence._claims() c where c.resource_hex = fence._hex(p_resource)) then
+        if fence._claim_on(fence._claims(), p_resource) <> '' then
           perform fence._raise('LF010', format('this transaction writes under an earlier token of %L', p_resource),
             'A new token cannot be granted inside a transaction that has presented the old one.',
             'Commit or roll back first; acquire in a transaction of its own.');

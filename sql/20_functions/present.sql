@@ -2,7 +2,7 @@
 -- the lease over before it ends. Several resources by several calls. An expired lease that nobody has asked for passes
 -- here; the table's expiry policy decides in the guard.
 -- The lock comes before any data lock, so that a takeover and the writes cannot deadlock; a rolled-back savepoint takes lock
--- and claim back together.
+-- and claim back together. The claim is a local setting bound to the transaction: it cannot outlive it, whatever a pool does.
 -- Locks: the lease row FOR KEY SHARE, until the transaction ends.
 -- Codes: LF001 superseded or closed, LF006 unknown or wrong secret, LF010 bad argument; 40001 for a snapshot older than the grant.
 create function fence.present(
@@ -17,12 +17,19 @@ security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
+declare
+  v_lease record;
+  v_set text;
 begin
-  perform fence._check_claim(p_resource, p_token, p_secret);
+  if p_resource is null or p_token is null or p_secret is null then
+    perform fence._check_claim(p_resource, p_token, p_secret);
+  end if;
   if p_sequence is not null then
     perform fence._not_yet('p_sequence');
   end if;
-  perform fence._present(array[p_resource], array[p_token], array[p_secret], null);
+  v_lease := fence._verify(p_resource, p_token::text, p_secret);
+  v_set := set_config('fence.claims', fence._add_claim(fence._claims(), p_resource, p_token, p_secret, p_sequence), true);
+  v_set := fence._bound_idle(v_lease.ttl);
 end
 $$;
 

@@ -14,7 +14,8 @@ begin
   perform fence._check_claim(p_resource, p_token, p_secret);
   perform fence._begin_lease_change(interval '30 seconds');
   select l.* into v_lease from fence._lease l where l.resource = p_resource for no key update;
-  if not found or fence._verdict(v_lease, (select a.lineage from fence._authority a), p_token::text, p_secret) is not null then
+  if not found or fence._verdict(v_lease.token, v_lease.secret_hash, v_lease.lineage = (select a.lineage from fence._authority a),
+    p_token::text, p_secret) is not null then
     return false;
   end if;
   perform fence._close(v_lease, 'released');

@@ -29,12 +29,13 @@ begin
   if not found then
     perform fence._refuse_unknown(p_resource);
   end if;
-  v_code := fence._verdict(v_lease, (select a.lineage from fence._authority a), p_token::text, p_secret);
+  v_code := fence._verdict(v_lease.token, v_lease.secret_hash, v_lease.lineage = (select a.lineage from fence._authority a),
+    p_token::text, p_secret);
   if v_code is not null then
-    perform fence._refuse_claim(v_code, v_lease, p_token::text);
+    perform fence._refuse_claim(v_code, p_resource, p_token::text);
   end if;
   if v_lease.expires_at <= clock_timestamp() then
-    perform fence._refuse_expired(v_lease);
+    perform fence._refuse_expired(p_resource, p_token::text);
   end if;
   update fence._lease l set expires_at = clock_timestamp() + coalesce(p_ttl, l.ttl)
   where l.resource = p_resource

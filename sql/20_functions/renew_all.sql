@@ -38,7 +38,7 @@ begin
         when k.lease is null then
           case when exists (select from fence._lease l where l.resource = q.resource) then '55P03' else 'LF006' end
         else coalesce(
-          fence._verdict(k.lease, a.lineage, q.token::text, q.secret),
+          fence._verdict((k.lease).token, (k.lease).secret_hash, (k.lease).lineage = a.lineage, q.token::text, q.secret),
           case when (k.lease).expires_at <= clock_timestamp() then 'LF002' end)
       end as code
     from asked q

@@ -1,4 +1,4 @@
--- LF006 for a resource without a lease row, unless the row may be newer than a REPEATABLE READ or SERIALIZABLE snapshot.
+-- LF006 (LF010 for what cannot be a name) for a resource without a lease row, unless the row may be newer than a REPEATABLE READ or SERIALIZABLE snapshot.
 -- There a row is inserted: if one exists that the snapshot does not see, PostgreSQL itself answers 40001; if none does, the
 -- error that follows takes the inserted one back.
 create function fence._refuse_unknown(p_resource text, p_table oid default null) returns void
@@ -6,6 +6,7 @@ language plpgsql
 volatile
 as $$
 begin
+  perform fence._check_resource(p_resource);
   if pg_catalog.current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     insert into fence._lease (resource, token, owner, ttl, acquired_at, expires_at, lineage)
     select p_resource, 0, '', interval '0', c.now, c.now, 0 from (select pg_catalog.clock_timestamp() as now) c

@@ -1,20 +1,28 @@
--- The comparison: is a claim the present one of its lease? The one place that decides it; called after the row is locked.
--- Null: yes, as far as the clock does not matter. LF001: superseded, closed, or of an older lineage. LF006: not its secret,
--- or a token that was never granted. The claim's token comes as text: a claim is a client's setting and may hold anything.
+-- Why a claim is not the present one of its lease; null if it is. LF001: superseded, closed, or of an older lineage. LF006: not
+-- the lease's secret, or a token that was never granted.
 create function fence._verdict(
-  p_lease fence._lease,
-  p_authority_lineage bigint,
-  p_token text,
-  p_secret text
+  p_lease_token bigint,
+  p_lease_secret_hash bytea,
+  p_lineage_is_present boolean,
+  p_claim_token text,
+  p_claim_secret text
 ) returns text
-language sql
+language plpgsql
 stable
 as $$
-  select case
-    when p_token is distinct from ((p_lease).token)::text then
-      case when p_token ~ '^[0-9]{1,19}$' and p_token::numeric < (p_lease).token then 'LF001' else 'LF006' end
-    when (p_lease).secret_hash is null then 'LF001'
-    when (p_lease).secret_hash is distinct from pg_catalog.sha256(pg_catalog.convert_to(p_secret, 'UTF8')) then 'LF006'
-    when (p_lease).lineage is distinct from p_authority_lineage then 'LF001'
-  end
+begin
+  if fence._is_current(p_lease_token, p_lease_secret_hash, p_lineage_is_present, p_claim_token, p_claim_secret) then
+    return null;
+  elsif p_claim_token is distinct from p_lease_token::text then
+    if p_claim_token ~ '^[0-9]{1,19}$' and p_claim_token::numeric < p_lease_token then
+      return 'LF001';
+    end if;
+    return 'LF006';
+  elsif p_lease_secret_hash is null then
+    return 'LF001';
+  elsif p_lease_secret_hash is distinct from pg_catalog.sha256(pg_catalog.convert_to(p_claim_secret, 'UTF8')) then
+    return 'LF006';
+  end if;
+  return 'LF001';
+end
 $$;

@@ -1,29 +1,33 @@
--- The guard: passes if this transaction holds, for every resource in p_names, the newest token; raises if not.
--- One query locks the lease of every claim that covers a touched row, in name order, and only then compares, and only then
--- looks at the clock: the comparison stands in an aggregate's filter above the lock, where the planner cannot move it below.
--- Locks: the lease rows FOR KEY SHARE, until the transaction ends (fence.present has locked them before).
-create function fence._check_claims(p_table oid, p_names text[], p_expiry text) returns void
+-- The guard: true if this transaction holds the newest token of every resource in p_names; raises at the first, in name
+-- order, that it does not. A null among the names is a row whose key is null.
+-- Locks: the lease rows FOR KEY SHARE, in name order (fence.present has locked them before).
+-- Codes: LF004 no claim at all, LF005 a resource without a claim or a null key, LF001 / LF006 (fence._verify), LF002 expired.
+create function fence._check_claims(p_table oid, p_names text[], p_expiry text) returns boolean
 language plpgsql
 volatile
 as $$
 declare
-  v_accepted bigint;
+  v_claims text := fence._claims();
+  v_name text;
+  v_claim text;
+  v_lease record;
 begin
-  select pg_catalog.count(*) filter (
-      where fence._verdict(s.lease, s.authority_lineage, s.token, s.secret) is null
-        and (p_expiry = 'until_superseded' or (s.lease).expires_at > pg_catalog.clock_timestamp()))
-  into v_accepted
-  from (
-    select l as lease, a.lineage as authority_lineage, c.token, c.secret
-    from pg_catalog.unnest(p_names) n (name)
-    join fence._claims() c on c.resource_hex = fence._hex(n.name)
-    join fence._lease l on l.resource = n.name
-    cross join fence._authority a
-    order by l.resource
-    for key share of l
-  ) s;
-  if v_accepted is distinct from pg_catalog.cardinality(p_names) then
-    perform fence._check_each_claim(p_table, p_names, p_expiry);
+  if v_claims is null then
+    perform fence._refuse_unclaimed(p_table);
   end if;
+  if pg_catalog.cardinality(p_names) > 1 then
+    p_names := array(select n.name from pg_catalog.unnest(p_names) n (name) order by n.name collate "C" nulls first);
+  end if;
+  foreach v_name in array p_names loop
+    v_claim := fence._claim_on(v_claims, v_name);
+    if v_claim = '' or v_claim is null then
+      perform fence._refuse_uncovered(p_table, v_name);
+    end if;
+    v_lease := fence._verify(v_name, pg_catalog.split_part(v_claim, ' ', 1), pg_catalog.split_part(v_claim, ' ', 2), p_table);
+    if p_expiry <> 'until_superseded' and v_lease.expires_at <= pg_catalog.clock_timestamp() then
+      perform fence._refuse_expired(v_name, pg_catalog.split_part(v_claim, ' ', 1), p_table);
+    end if;
+  end loop;
+  return true;
 end
 $$;

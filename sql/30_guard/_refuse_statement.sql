@@ -5,7 +5,7 @@ language plpgsql
 stable
 as $$
 begin
-  if p_operation = 'TRUNCATE' and exists (select from fence._claims()) then
+  if p_operation = 'TRUNCATE' and fence._claims() is not null then
     perform fence._raise('LF005', pg_catalog.format('no claim covers TRUNCATE of %s', p_table::regclass),
       'Each row of the table belongs to a resource of its own; a TRUNCATE would remove rows of every one.',
       'Delete the rows of the resources that this transaction holds: delete from ... where ...', p_table);

@@ -1,5 +1,5 @@
 -- A resource's name as the claims hold it: without any character that separates them.
-create function fence._hex(p_resource text) returns text
+create function fence._claim_key(p_resource text) returns text
 language sql
 stable
 as $$

@@ -1,0 +1,17 @@
+-- Claims with one more in front, for fence._claims to read; unchanged if the same claim is there. p_claims null: the first.
+create function fence._add_claim(p_claims text, p_resource text, p_token bigint, p_secret text, p_sequence bigint) returns text
+language plpgsql
+stable
+as $$
+declare
+  v_item text := pg_catalog.format(E'\n%s %s %s %s\n', fence._claim_key(p_resource), p_token, p_secret, coalesce(p_sequence::text, '-'));
+  v_xact text := pg_catalog.pg_current_xact_id_if_assigned()::text;
+begin
+  if p_claims is null then
+    return v_xact || v_item;
+  elsif pg_catalog.strpos(p_claims, v_item) > 0 then
+    return p_claims;
+  end if;
+  return v_xact || v_item || pg_catalog.substr(p_claims, pg_catalog.length(v_xact) + 2);
+end
+$$;
