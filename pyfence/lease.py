@@ -130,7 +130,8 @@ class Lease:
         """A block with a psycopg connection in a transaction, with this lease presented.
 
         Committed at the end of the block, rolled back if it raises. The connection comes from the `Fence`'s source.
-        Refusals by the database leave the block as pyfence's exceptions.
+        Refusals by the database leave the block as pyfence's exceptions. A block that leaves its transaction idle for
+        longer than the ttl is ended by the database, so that a frozen process cannot keep a successor out.
 
         Args:
             isolation: 'READ COMMITTED', 'REPEATABLE READ' or 'SERIALIZABLE'; None: the connection's default.

@@ -12,9 +12,9 @@ import pyfence
 
 @pytest.fixture
 def report(db: Database) -> str:
-    """A protected table with rows 1, 2 and 3, each a resource `report:{id}`."""
+    """A protected table with rows 1 to 4, each a resource `report:{id}`."""
     db.execute("create table public.report (id int primary key, body text, amount numeric)")
-    db.execute("insert into public.report select n, 'old', 0 from generate_series(1, 3) n")
+    db.execute("insert into public.report select n, 'old', 0 from generate_series(1, 4) n")
     db.execute("select fence.protect('public.report', 'report:{id}')")
     return "public.report"
 
