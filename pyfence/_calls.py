@@ -7,6 +7,7 @@ after which the connection's socket is shut down and the call ends.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
@@ -160,6 +161,8 @@ class Calls:
             psycopg.errors.ConnectionTimeout: no connection within `timeout`; nothing was sent.
             psycopg.Error: anything else, untouched.
         """
+        if sys.is_finalizing():
+            raise psycopg.OperationalError("the interpreter is shutting down")
         deadline = now() + timeout
         if not self._turns.acquire(timeout=timeout):
             raise psycopg.errors.ConnectionTimeout("nothing was sent: earlier calls have not been answered yet")

@@ -115,7 +115,6 @@ class IdleConnections:
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._closed = False
-        self._pid = os.getpid()
 
     def take(self) -> Connection | None:
         """A connection that looks alive, or None where a new one has to be opened."""
@@ -123,10 +122,6 @@ class IdleConnections:
             with self._lock:
                 if self._closed:
                     raise BadArgument("this Fence is closed")
-                if self._pid != os.getpid():
-                    # In a child process the sockets are the parent's: not ours to use, nor to close politely.
-                    _abandoned.extend(self._idle)
-                    self._idle, self._pid = [], os.getpid()
                 if not self._idle:
                     return None
                 conn = self._idle.pop()
@@ -149,9 +144,6 @@ class IdleConnections:
             idle, self._idle = self._idle, []
         for conn in idle:
             conn.close()
-
-
-_abandoned: list[Connection] = []  # keeps a parent's connections from being closed by a child's garbage collector
 
 
 class UrlSource:

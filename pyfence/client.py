@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -62,7 +64,7 @@ class Fence:
     Over a URL it opens connections as it needs them; over a `psycopg_pool.ConnectionPool` or a SQLAlchemy `Engine`
     the application's transactions use that, and only acquire, renew and release have connections of their own beside
     it: at most four, plus one for renewals, so that a lease's heartbeat never waits for the work. A lease holds no
-    connection while it is idle.
+    connection while it is idle. Usable from any number of threads, and in a child process, where it starts afresh.
 
     Args:
         source: a ``postgresql://`` (or ``postgresql+psycopg://``) URL or libpq conninfo, a pool, or an engine.
@@ -73,10 +75,21 @@ class Fence:
     """
 
     def __init__(self, source: object, *, timeout: Seconds = 10.0) -> None:
-        limit = seconds(timeout, name="timeout")
-        self._backend = Backend.over(source_of(source), timeout=limit)
+        self._source = source
+        self._timeout = seconds(timeout, name="timeout")
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._backend = Backend.over(source_of(self._source), timeout=self._timeout)
         self._renewer = Renewer(self._backend.heartbeats)
         self._closing = threading.Event()
+
+    def _after_fork(self) -> None:
+        # In a child process the connections, the threads and the leases are the parent's: start afresh, close nothing.
+        if self._pid != os.getpid() and not self._closed:
+            self._start()
 
     def acquire(self, resource: str, ttl: Seconds = 30, owner: str | None = None, wait: Seconds | None = 0) -> Lease:
         """Takes the lease on `resource`. It does not renew itself: see `lease`.
@@ -96,6 +109,7 @@ class Fence:
             OutcomeUnknown: no answer in time; at worst nobody has the lease until its ttl is over.
             psycopg.Error: the database could not be asked. A wait that has had one answer goes on asking instead.
         """
+        self._after_fork()
         checked_text(resource, name="resource")
         length = ttl_seconds(ttl)
         label = default_owner() if owner is None else checked_text(owner, name="owner")
@@ -173,8 +187,10 @@ class Fence:
     def _leave(self, lease: Lease) -> None:
         """Gives a lease back at the end of its block; a failure of that is no reason to fail the block."""
         state = lease._state
+        if state.forked or sys.is_finalizing():  # a block that nobody ends: its threads and locks are gone already
+            return
         self._renewer.remove(state)
-        if state.forked or state.reason == "released":
+        if state.reason == "released":
             return
         try:
             lease.release()
@@ -188,6 +204,7 @@ class Fence:
 
         As `Lease.transaction`, for work that needs several leases; for sequences pass ``lease.claim.with_sequence(n)``.
         """
+        self._after_fork()
         for lease in leases:
             if isinstance(lease, Lease):
                 lease._state.raise_if_over()
@@ -198,6 +215,8 @@ class Fence:
 
         Leases that are still held are not given back: they end with their ttl.
         """
+        self._after_fork()
+        self._closed = True
         self._closing.set()
         self._renewer.close()
         self._backend.close()
