@@ -21,7 +21,7 @@ from proxy import Proxy  # noqa: E402
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The server of this process: roles made, template migrated."""
-    cluster = Cluster(Postgresql())
+    cluster = Cluster(Postgresql.launch())
     yield cluster
     cluster.close()
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import psycopg
 import pytest
@@ -60,15 +60,18 @@ class Postgresql(testing.postgresql.Postgresql):  # type: ignore[misc]
 
     child_process: subprocess.Popen[bytes] | None
 
-    def __init__(self, **settings: str | int | bool) -> None:
-        self.programs = _server.Programs()
-        self.workspace = _server.Workspace(_server.choose_parent(self.programs.account))
-        self.server_settings = {**self.SETTINGS, **settings}
+    def __init__(self, programs: _server.Programs, workspace: _server.Workspace) -> None:
+        self.programs = programs
+        self.workspace = workspace
         super().__init__(
-            base_dir=str(self.workspace.path),
-            initdb=self.programs.path("initdb"),
-            postgres=self.programs.path("postgres"),
+            base_dir=str(workspace.path), initdb=programs.path("initdb"), postgres=programs.path("postgres")
         )
+
+    @classmethod
+    def launch(cls) -> Self:
+        """Make a cluster and start it; whoever called stops it."""
+        programs = _server.Programs()
+        return cls(programs, _server.Workspace(_server.choose_parent(programs.account)))
 
     def setup(self) -> None:
         for name in self.subdirectories:
@@ -99,7 +102,7 @@ class Postgresql(testing.postgresql.Postgresql):  # type: ignore[misc]
 
     def get_server_commandline(self) -> list[str]:
         folder = ["-D", self.get_data_directory(), "-k", str(self.workspace.path / "tmp")]
-        settings = {**self.server_settings, "port": self.settings["port"]}
+        settings = {**self.SETTINGS, "port": self.settings["port"]}
         return [self.postgres, *folder, *_server.setting_arguments(settings)]
 
     def is_server_available(self) -> bool:
@@ -151,6 +154,9 @@ class Cluster:
 
     def drop_database(self, name: str) -> None:
         """Drop a database, whoever is connected to it. Waiting for the backends here is faster than DROP's own wait."""
+        for (gid,) in self.admin.execute("select gid from pg_prepared_xacts where database = %s", (name,)).fetchall():
+            with psycopg.connect(self.url(name, SUPERUSER), autocommit=True) as connection:
+                connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
         here = "from pg_stat_activity where datname = %s and backend_type = 'client backend'"
         self.admin.execute(f"select pg_terminate_backend(pid) {here}", (name,))
 

@@ -66,6 +66,13 @@ def test_a_thread_left_waiting_ends_with_the_test(counter: Database) -> None:
     counter.start_blocked(second, "update public.counter set value = 2")  # the fixture ends it
 
 
+def test_a_prepared_transaction_does_not_keep_a_database_alive(db: Database) -> None:
+    connection = db.connect("fence_owner")
+    connection.tpc_begin(connection.xid(1, "left", "over"))
+    connection.execute("select pg_advisory_xact_lock(1)")
+    connection.tpc_prepare()  # the fixture rolls it back
+
+
 def test_sqlstate_wants_the_error_it_names(db: Database) -> None:
     with pytest.raises(pytest.fail.Exception, match="no error"), sqlstate("42P01"):
         db.execute("select 1")
