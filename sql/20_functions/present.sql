@@ -18,18 +18,14 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
 declare
-  v_lease record;
   v_set text;
 begin
-  if p_resource is null or p_token is null or p_secret is null then
+  if p_resource is null or p_token is null or p_secret is null or p_sequence is not null then
     perform fence._check_claim(p_resource, p_token, p_secret);
-  end if;
-  if p_sequence is not null then
     perform fence._not_yet('p_sequence');
   end if;
-  v_lease := fence._verify(p_resource, p_token::text, p_secret);
   v_set := set_config('fence.claims', fence._add_claim(fence._claims(), p_resource, p_token, p_secret, p_sequence), true);
-  v_set := fence._bound_idle(v_lease.ttl);
+  v_set := fence._bound_idle(fence._check_lease(null, p_resource, 'until_superseded'));
 end
 $$;
 

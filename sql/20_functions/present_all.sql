@@ -15,8 +15,8 @@ set lock_timeout = '5s'
 as $$
 declare
   v_claim record;
-  v_ttl interval;
   v_claims text := fence._claims();
+  v_resource text;
   v_set text;
 begin
   perform fence._check_claim_arrays(p_resources, p_tokens, p_secrets);
@@ -26,16 +26,14 @@ begin
   for v_claim in
     select q.resource, q.token, q.secret, q.sequence
     from unnest(p_resources, p_tokens, p_secrets, p_sequences) q (resource, token, secret, sequence)
-    order by q.resource collate "C"
   loop
     perform fence._check_claim(v_claim.resource, v_claim.token, v_claim.secret);
-    v_ttl := least(v_ttl, (fence._verify(v_claim.resource, v_claim.token::text, v_claim.secret)).ttl);
     v_claims := fence._add_claim(v_claims, v_claim.resource, v_claim.token, v_claim.secret, v_claim.sequence);
   end loop;
-  if v_ttl is not null then
-    v_set := set_config('fence.claims', v_claims, true);
-    v_set := fence._bound_idle(v_ttl);
-  end if;
+  v_set := set_config('fence.claims', coalesce(v_claims, ''), true);
+  for v_resource in select q.resource from unnest(p_resources) q (resource) order by q.resource collate "C" loop
+    v_set := fence._bound_idle(fence._check_lease(null, v_resource, 'until_superseded'));
+  end loop;
 end
 $$;
 

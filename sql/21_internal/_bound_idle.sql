@@ -9,7 +9,7 @@ declare
 begin
   if v_own = '0' or v_own::interval > p_limit then
     return pg_catalog.set_config('idle_in_transaction_session_timeout',
-      greatest(1, pg_catalog.ceil(extract(epoch from p_limit) * 1000))::bigint::text, true);
+      (extract(epoch from p_limit) * 1000)::bigint::text, true);
   end if;
   return v_own;
 end

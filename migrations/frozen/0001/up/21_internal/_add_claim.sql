@@ -1,11 +1,13 @@
 -- Claims with one more in front, for fence._claims to read; unchanged if the same claim is there. p_claims null: the first.
+-- A secret never holds a blank; one that does is made wrong, not taken apart.
 create function fence._add_claim(p_claims text, p_resource text, p_token bigint, p_secret text, p_sequence bigint) returns text
 language plpgsql
 stable
 as $$
 declare
-  v_item text := pg_catalog.format(E'\n%s %s %s %s\n', fence._claim_key(p_resource), p_token, p_secret, coalesce(p_sequence::text, '-'));
-  v_xact text := pg_catalog.pg_current_xact_id_if_assigned()::text;
+  v_item text := E'\n' || fence._claim_key(p_resource) || ' ' || p_token || ' ' || pg_catalog.translate(p_secret, E' \n', '__') || ' '
+    || coalesce(p_sequence::text, '-') || E'\n';
+  v_xact text := pg_catalog.pg_current_xact_id()::text;
 begin
   if p_claims is null then
     return v_xact || v_item;

@@ -1,7 +1,7 @@
 -- The claims of this transaction, or null: the local setting fence.claims as fence.present wrote it,
 --   <transaction id> { newline <resource in hex> space <token> space <secret> space <sequence or -> } newline
 -- newest first. Null where the setting belongs to another transaction (left over, copied, made up). Any role may SET it: it is
--- taken apart as text, and nothing in it is believed before fence._verify has compared it with the locked lease.
+-- taken apart as text, and nothing in it is believed before fence._check_lease has compared it with the locked lease.
 create function fence._claims() returns text
 language sql
 stable

@@ -1,6 +1,5 @@
--- The comparison: is a claim the present one of its lease, as far as the clock does not matter? The one place that decides it,
--- always called after the lease row is locked. Null counts as no. A claim's token comes as text: a claim is a client's setting and may hold
--- anything.
+-- The comparison: is a claim the present one of its lease, as far as the clock does not matter? The one place that decides it, called
+-- after the lease row is locked. Null counts as no. A claim's token comes as text: it was a client's setting and may hold anything.
 create function fence._is_current(
   p_lease_token bigint,
   p_lease_secret_hash bytea,

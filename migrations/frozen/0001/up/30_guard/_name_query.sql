@@ -1,4 +1,4 @@
--- The query that renders the distinct resources of a set of rows: select <name> from (select distinct <keys> from <rows>) d.
+-- The query that renders the distinct resources of a set of rows, in name order: select <name> from (select distinct <keys> from <rows>) d.
 -- p_rows is trusted SQL: a from item with alias r. Distinct before rendering: a bulk statement renders each resource once.
 create function fence._name_query(
   p_guard fence._guard,
@@ -8,7 +8,7 @@ create function fence._name_query(
 language sql
 stable
 as $$
-  select pg_catalog.format('select %s as name from (select distinct %s from %s) d',
+  select pg_catalog.format('select (%s) collate "C" as name from (select distinct %s from %s) d order by 1 nulls first',
     pg_catalog.string_agg(
       case
         when p.kind = 'text' then pg_catalog.quote_literal(p.value)

@@ -1,0 +1,35 @@
+-- The guard, and the one place where a claim is accepted: this transaction holds the newest token of p_resource, or an error
+-- is raised. Three steps, in this order: lock the lease, compare, look at the clock. FOR KEY SHARE, because the token is a key
+-- column: a takeover waits for this transaction, a renewal does not, and a snapshot older than a takeover gets 40001.
+-- fence.present runs the same check early. p_expiry 'until_superseded' leaves the clock out. A null resource is a row whose
+-- key is null. Returns the ttl of the lease.
+-- Locks: the lease row FOR KEY SHARE, until the transaction ends.
+-- Codes: LF004 no claim at all, LF005 no claim on this resource or a null key, LF001, LF002, LF006 (fence._verdict); 40001 for a
+-- snapshot too old to decide.
+create function fence._check_lease(p_table oid, p_resource text, p_expiry text) returns interval
+language plpgsql
+volatile
+as $$
+declare
+  v_claim text := fence._claim_on(fence._claims(), p_resource);
+  v_token bigint;
+  v_secret_hash bytea;
+  v_lineage_is_present boolean;
+  v_expires_at timestamptz;
+  v_ttl interval;
+begin
+  select l.token, l.secret_hash, l.lineage = a.lineage, l.expires_at, l.ttl
+  into v_token, v_secret_hash, v_lineage_is_present, v_expires_at, v_ttl
+  from fence._lease l cross join fence._authority a
+  where l.resource = p_resource
+  for key share of l;
+
+  if fence._is_current(v_token, v_secret_hash, v_lineage_is_present,
+      pg_catalog.split_part(v_claim, ' ', 1), pg_catalog.split_part(v_claim, ' ', 2))
+    and (p_expiry = 'until_superseded' or v_expires_at > pg_catalog.clock_timestamp())
+  then
+    return v_ttl;
+  end if;
+  perform fence._refuse(p_table, p_resource);
+end
+$$;
