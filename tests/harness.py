@@ -22,7 +22,7 @@ import testing.postgresql  # type: ignore[import-untyped]
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from pyfence import _server, migrate
+from pyfence import _programs, _server, migrate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Postgresql(testing.postgresql.Postgresql):  # type: ignore[misc]
 
     child_process: subprocess.Popen[bytes] | None
 
-    def __init__(self, programs: _server.Programs, workspace: _server.Workspace) -> None:
+    def __init__(self, programs: _programs.Programs, workspace: _programs.Workspace) -> None:
         self.programs = programs
         self.workspace = workspace
         super().__init__(
@@ -70,8 +70,8 @@ class Postgresql(testing.postgresql.Postgresql):  # type: ignore[misc]
     @classmethod
     def launch(cls) -> Self:
         """Make a cluster and start it; whoever called stops it."""
-        programs = _server.Programs()
-        return cls(programs, _server.Workspace(_server.choose_parent(programs.account)))
+        programs = _programs.Programs()
+        return cls(programs, _programs.Workspace(_programs.choose_parent(programs.account)))
 
     def setup(self) -> None:
         for name in self.subdirectories:

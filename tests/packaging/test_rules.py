@@ -13,9 +13,17 @@ ONE_OBJECT = ("20_functions", "21_internal", "40_views")
 PUBLIC = ("20_functions", "40_views")
 KINDS = ("function", "table", "view")
 
-#: The modules that may hold SQL text against the schema fence: the client's one, the integrations, and `_sql.py` of a
-#: command that plays other people's part, such as the demo's legacy job.
-SQL_MODULES = {"_statements.py", "_sql.py", "sqlalchemy.py", "alembic", "_migration_ops.py", "_migration_target.py"}
+#: The modules that may hold SQL text against the schema fence: the client's one, the integrations, and one of each command
+#: that reads the views or plays somebody else's part.
+SQL_MODULES = {
+    "_statements.py",
+    "sqlalchemy.py",
+    "alembic",
+    "_migration_ops.py",
+    "_migration_target.py",
+    "_queries.py",
+    "_sql.py",
+}
 VERBS = (
     r"select|insert\s+into|update|delete\s+from|with|call|do|create|alter|drop|grant|revoke|truncate|merge|copy|lock"
 )

