@@ -13,7 +13,7 @@ ONE_OBJECT = ("20_functions", "21_internal", "40_views")
 PUBLIC = ("20_functions", "40_views")
 KINDS = ("function", "table", "view")
 
-#: The modules that may hold SQL text against the schema fence: the client's one, the integrations, and one of each command
+#: The modules that may hold SQL text against the schema fence: the client's, the integrations', and one of each command
 #: that reads the views or plays somebody else's part.
 SQL_MODULES = {
     "_statements.py",
