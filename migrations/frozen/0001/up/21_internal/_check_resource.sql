@@ -11,7 +11,7 @@ begin
     perform fence._raise('LF010', 'resource name too long',
       pg_catalog.format('The name has %s bytes; the limit is 1024.', pg_catalog.octet_length(p_resource)),
       'Use a shorter name, for example a hash of the long part.');
-  elsif p_resource ~ '\{[^{}]*\}' then
+  elsif p_resource ~ '[{][^{}]*[}]' then
     perform fence._raise('LF010', pg_catalog.format('resource name %s holds an unrendered placeholder', pg_catalog.quote_literal(p_resource)),
       'Braces with something between them are a template''s placeholder, not a name.',
       'Render the template first: select fence.resource_name(''report:{id}'', ''{"id": 1}'').');

@@ -5,35 +5,37 @@ language plpgsql
 stable
 as $$
 declare
-  v_index oid;
+  v_columns smallint[] := array(
+    select a.attnum from pg_catalog.pg_attribute a
+    where a.attrelid = p_table and a.attnum > 0 and not a.attisdropped and p_key ? a.attname::text
+    order by a.attnum);
+  v_index pg_catalog.pg_index;
+  v_source text;
 begin
-  select i.indexrelid into v_index
+  select i.* into v_index
   from pg_catalog.pg_index i
   where i.indrelid = p_table and i.indisunique and i.indisvalid and i.indimmediate and i.indpred is null and i.indexprs is null
-    and (select pg_catalog.array_agg(a.attname::text order by a.attname::text)
-         from pg_catalog.generate_series(0, i.indnkeyatts - 1) k (n)
-         join pg_catalog.pg_attribute a on a.attrelid = p_table and a.attnum = i.indkey[k.n])
-      = (select pg_catalog.array_agg(j.name order by j.name collate "C") from pg_catalog.jsonb_object_keys(p_key) j (name))
+    and i.indnkeyatts = pg_catalog.cardinality(v_columns)
+    and (i.indkey::smallint[])[0 : i.indnkeyatts - 1] <@ v_columns
   order by i.indisprimary desc, i.indexrelid
   limit 1;
-  if v_index is null then
+  if not found then
     perform fence._raise('LF010', pg_catalog.format('not a unique key of %s', p_table::regclass),
       pg_catalog.format('No primary key or unique index is exactly on (%s).',
         (select pg_catalog.string_agg(pg_catalog.quote_ident(j.name), ', ') from pg_catalog.jsonb_object_keys(p_key) j (name))),
       'Pass all the columns of one primary key or unique constraint, and no other.', p_table);
   end if;
+  v_source := fence._record_source(p_table, p_key, '$1');
   return (
     select pg_catalog.string_agg(pg_catalog.format('%1$s.%2$I operator(%3$I.%4$s) (select v.%2$I from %5$s v)',
-      p_alias, a.attname, n.nspname, o.oprname, fence._record_source(p_table, p_key, '$1')), ' and ' order by k.n)
-    from pg_catalog.pg_index i
-    cross join pg_catalog.generate_series(0, i.indnkeyatts - 1) k (n)
-    join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[k.n]
-    join pg_catalog.pg_opclass c on c.oid = i.indclass[k.n]
+      p_alias, a.attname, n.nspname, o.oprname, v_source), ' and ' order by a.attnum)
+    from unnest(v_index.indkey::smallint[], v_index.indclass::oid[]) k (attnum, opclass)
+    join pg_catalog.pg_attribute a on a.attrelid = p_table and a.attnum = k.attnum
+    join pg_catalog.pg_opclass c on c.oid = k.opclass
     join pg_catalog.pg_amop m on m.amopfamily = c.opcfamily and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
       and m.amopstrategy = 3
     join pg_catalog.pg_operator o on o.oid = m.amopopr
     join pg_catalog.pg_namespace n on n.oid = o.oprnamespace
-    where i.indexrelid = v_index
   );
 end
 $$;

@@ -1,3 +1,4 @@
+-- No backslashes in here: what they mean in a literal depends on the session (standard_conforming_strings).
 -- A template cut into its parts, in order: kind 'text' (braces un-doubled) or 'name' (what stands between braces).
 -- LF010 for unbalanced braces and empty placeholders.
 create function fence._template_parts(p_template text) returns table (ordinal integer, kind text, value text)
@@ -12,13 +13,13 @@ begin
   while v_rest <> '' loop
     ordinal := ordinal + 1;
     -- the longest run of plain characters and doubled braces, else one placeholder
-    v_match := pg_catalog.regexp_match(v_rest, '^((?:[^{}]|\{\{|\}\})+)');
+    v_match := pg_catalog.regexp_match(v_rest, '^((?:[^{}]|[{][{]|[}][}])+)');
     if v_match is not null then
       kind := 'text';
       value := pg_catalog.replace(pg_catalog.replace(v_match[1], '{{', '{'), '}}', '}');
       v_rest := pg_catalog.substr(v_rest, pg_catalog.length(v_match[1]) + 1);
     else
-      v_match := pg_catalog.regexp_match(v_rest, '^\{([^{}]+)\}');
+      v_match := pg_catalog.regexp_match(v_rest, '^[{]([^{}]+)[}]');
       if v_match is null then
         perform fence._raise('LF010', pg_catalog.format('template %L has unbalanced braces', p_template),
           pg_catalog.format('It cannot be read from %L on.', v_rest),

@@ -1,9 +1,11 @@
+-- Generic plans: its look-ups are worth planning once a session, not once a call.
 -- The update that fenced_update runs; $1 is the key, $2 the changes. LF010 not protected, unknown column, not a unique key.
 create function fence._update_statement(p_table regclass, p_key jsonb, p_changes jsonb) returns text
 language plpgsql
 stable
 security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_columns text;
