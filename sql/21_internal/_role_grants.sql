@@ -1,7 +1,7 @@
 -- The statements that give a role what its kind of use needs, and nothing else. The one list of who may do what:
 --   client   hold leases and write under them        admin    protect tables, end leases; everything a monitor sees
 --   monitor  the views
--- An invoker function calls some private functions with its caller's rights; those are granted along with it.
+-- Invoker functions and views call some private functions with their caller's rights; those are granted along with them.
 create function fence._role_grants(p_role regrole, p_kind text) returns setof text
 language plpgsql
 stable
@@ -9,11 +9,12 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_client text[] := array['acquire', 'renew', 'renew_all', 'release', 'present', 'present_all', 'fenced_update',
-    'resource_name', 'resource_for', 'schema_version', '_update_statement', '_resource_query', '_raise'];
+    'resource_name', 'resource_for', 'schema_version', '_update_statement', '_resource_query', '_encode', '_raise'];
   v_admin text[] := array['revoke', 'protect', 'set_mode', 'unprotect', 'resource_name', 'resource_for', 'schema_version',
-    '_resource_query', '_raise', '_not_yet', '_check_choice', '_check_table', '_lock_table', '_define_guard', '_undefine_guard',
+    '_resource_query', '_encode', '_guard_function', '_raise', '_not_yet', '_check_choice', '_check_table', '_lock_table', '_define_guard', '_undefine_guard',
     '_drop_unused_functions', '_template_of', '_key_columns', '_template_parts', '_base_type'];
-  v_monitor text[] := array['resource_name', 'resource_for', 'schema_version', '_resource_query', '_raise'];
+  v_monitor text[] := array['resource_name', 'resource_for', 'schema_version', '_resource_query', '_encode', '_guard_function',
+    '_raise'];
 begin
   if p_kind is null or p_kind not in ('client', 'admin', 'monitor') then
     perform fence._raise('LF010', format('there is no role kind %L', p_kind), 'The kinds are client, admin and monitor.',
