@@ -1,0 +1,119 @@
+"""`pyfence migrate`: install, upgrade, inspect and remove schema fence."""
+
+from __future__ import annotations
+
+import click
+
+from pyfence.cli._database import DEFAULT_TIMEOUT, connection, watched
+from pyfence.cli._output import Output, say, write
+from pyfence.cli._settings import Settings, shared_options
+
+
+@click.group()
+@shared_options
+def migrate() -> None:
+    """Install, upgrade, inspect and remove schema fence."""
+
+
+@migrate.command()
+@click.argument("revision", default="head")
+@shared_options
+@click.pass_obj
+def up(settings: Settings, revision: str) -> None:
+    """Upgrade to REVISION (default: the newest), from whatever is there.
+
+    Needs CREATE on the database the first time, afterwards to be the owner of schema fence. Safe to run at every
+    start and from any number of processes: they queue, and all succeed. Prints the revision.
+    """
+    _move(settings, revision, down=False)
+
+
+@migrate.command()
+@click.argument("revision", default="base")
+@shared_options
+@click.pass_obj
+def down(settings: Settings, revision: str) -> None:
+    """Go back to REVISION (default: base, which removes every object and forgets all leases).
+
+    Refused, and nothing is changed, while a table is protected. Prints the revision.
+    """
+    _move(settings, revision, down=True)
+
+
+def _move(settings: Settings, revision: str, *, down: bool) -> None:
+    from pyfence import migrate as migrations
+
+    with connection(settings) as conn, watched(conn, settings.timeout):
+        before = migrations.current(conn)
+        (migrations.down if down else migrations.up)(conn, revision)
+        after = migrations.current(conn)
+    if before == after:
+        say(f"schema fence: already at {after or 'base'}")
+    else:
+        say(f"schema fence: {before or 'base'} -> {after or 'base'}")
+    output = Output(settings)
+    output.document({"revision": after, "previous": before}, lambda: output.line(after or "base"))
+
+
+@migrate.command()
+@shared_options
+@click.pass_obj
+def current(settings: Settings) -> None:
+    """Print the database's revision; base where nothing is installed."""
+    from pyfence import migrate as migrations
+
+    with connection(settings) as conn, watched(conn, settings.timeout or DEFAULT_TIMEOUT):
+        found = migrations.current(conn)
+    if found is None:
+        say("schema fence is not installed; run: pyfence migrate up")
+    output = Output(settings)
+    output.document({"revision": found, "head": migrations.head()}, lambda: output.line(found or "base"))
+
+
+@migrate.command()
+@shared_options
+@click.pass_obj
+def check(settings: Settings) -> None:
+    """Exit with 0 if the database is at the revision that this version needs and its objects are there, else with 1."""
+    from pyfence import migrate as migrations
+
+    with connection(settings) as conn, watched(conn, settings.timeout or DEFAULT_TIMEOUT):
+        found = migrations.check(conn)
+    output = Output(settings)
+    output.document({"revision": found, "head": migrations.head()}, lambda: output.line(found))
+
+
+@migrate.command()
+@click.argument("revisions", default="head", metavar="[[FROM:]TO]")
+@shared_options
+@click.pass_obj
+def sql(settings: Settings, revisions: str) -> None:
+    """Print a migration as plain SQL for a DBA, without a connection.
+
+    FROM:TO such as base:head, 0001:0002 or (down) 0001:base; default: base:head. Apply it with
+    psql -v ON_ERROR_STOP=1 -f FILE.
+    """
+    from pyfence import migrate as migrations
+
+    script = migrations.sql(revisions)
+    Output(settings).document({"revisions": revisions, "sql": script}, lambda: write(script))
+
+
+@migrate.command()
+@click.argument("revision", default="head")
+@shared_options
+@click.pass_obj
+def stamp(settings: Settings, revision: str) -> None:
+    """Record REVISION (default: the newest) without running anything, after a script was applied by hand.
+
+    Refused unless that revision's objects are there.
+    """
+    from pyfence import migrate as migrations
+
+    with connection(settings) as conn, watched(conn, settings.timeout or DEFAULT_TIMEOUT):
+        before = migrations.current(conn)
+        migrations.stamp(conn, revision)
+        after = migrations.current(conn)
+    say(f"schema fence: stamped {after or 'base'}, was {before or 'base'}")
+    output = Output(settings)
+    output.document({"revision": after, "previous": before}, lambda: output.line(after or "base"))

@@ -1,0 +1,145 @@
+"""The SQL of the command line, and no other: what it reads from the views and which functions it calls.
+
+Names of tables and roles travel as bound text and are resolved by the server. Every name is qualified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyfence._statements import Statement
+
+# Whether pyfence is installed, found without any right in its schema. The settings end with the transaction.
+PREPARE = Statement(
+    """\
+select pg_catalog.set_config('TimeZone', 'UTC', true), pg_catalog.set_config('DateStyle', 'ISO', true),
+  exists (
+    select from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = 'fence' and p.proname = 'schema_version') as installed""",
+    (),
+)
+SCHEMA_VERSION = Statement("select fence.schema_version()", ())
+
+_GUARDS = """\
+select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as "table",
+  g.schema_name, g.table_name, g.resource, g.scope, g.mode, g.expiry, g.writes, g.inserts, g.covering, g.token_column,
+  g.uncatchable, g.armed, g.protected_at, g.protected_by
+from fence.protected_tables g
+left join pg_catalog.pg_class c on c.oid = g.protected_table
+left join pg_catalog.pg_namespace n on n.oid = c.relnamespace"""
+_GUARD_OF = f"{_GUARDS} where g.protected_table = %s::pg_catalog.text::pg_catalog.regclass"
+GUARDS = Statement(f"{_GUARDS} order by g.schema_name, g.table_name, g.id", ())
+
+_PROTECT = """\
+select fence.protect(p_table => %s::pg_catalog.text::pg_catalog.regclass, p_resource => %s::pg_catalog.text,
+  p_mode => %s::pg_catalog.text, p_expiry => %s::pg_catalog.text, p_writes => %s::pg_catalog.text,
+  p_inserts => %s::pg_catalog.text, p_covering => %s::pg_catalog.text,
+  p_token_column => %s::pg_catalog.text::pg_catalog.name, p_uncatchable => %s::pg_catalog.bool)"""
+_SET_MODE = "select fence.set_mode(%s::pg_catalog.text::pg_catalog.regclass, %s::pg_catalog.text)"
+_UNPROTECT = "select fence.unprotect(%s::pg_catalog.text::pg_catalog.regclass)"
+_TABLE = """\
+select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as "table"
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid = %s::pg_catalog.text::pg_catalog.regclass"""
+
+_REVOKE = "select fence.revoke(%s::pg_catalog.text, %s::pg_catalog.text)"
+_ROLE = "select %s::pg_catalog.text::pg_catalog.regrole::pg_catalog.text"
+_ROLE_GRANTS = """\
+select s.statement
+from fence._role_grants(%s::pg_catalog.text::pg_catalog.regrole, %s::pg_catalog.text)
+  with ordinality s (statement, position)
+order by s.position"""
+
+_LEASES = """\
+select l.resource, l.state, l.owner, l.token,
+  case when l.state = 'held'
+    then greatest(0, pg_catalog.date_part('epoch', l.expires_at - pg_catalog.clock_timestamp())) end as seconds_left,
+  l.expires_at, l.acquired_at, pg_catalog.date_part('epoch', l.ttl) as ttl_seconds, l.closed_reason
+from fence.leases l
+where (%s::pg_catalog.text is null or l.resource = %s)
+  and (%s::pg_catalog.text[] is null or l.state = any (%s))
+order by l.resource
+limit %s"""
+LEASE_COUNTS = Statement(
+    "select l.state, pg_catalog.count(*) as leases from fence.leases l group by l.state order by l.state", ()
+)
+
+_HISTORY = """\
+select e.id, e.at, e.event, e.resource, e.token, e.owner, e.role, e.application, e.client, e.detail
+from (
+  select h.id, h.at, h.event, h.resource, h.token, h.owner, h.role, h.application,
+    pg_catalog.host(h.client) as client, h.detail
+  from fence.history h
+  where %s::pg_catalog.text is null or h.resource = %s
+  order by h.id desc
+  limit %s) e
+order by e.id"""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The parameters of `protect`; None keeps what is there, or takes the default."""
+
+    mode: str | None = None
+    expiry: str | None = None
+    writes: str | None = None
+    inserts: str | None = None
+    covering: str | None = None
+    token_column: str | None = None
+    uncatchable: bool | None = None
+
+
+def protect(table: str, resource: str, guard: Guard) -> Statement:
+    """Guards a table, or changes its guard. Returns nothing."""
+    g = guard
+    return Statement(
+        _PROTECT,
+        (table, resource, g.mode, g.expiry, g.writes, g.inserts, g.covering, g.token_column, g.uncatchable),
+    )
+
+
+def set_mode(table: str, mode: str) -> Statement:
+    """Changes the mode of a guard. Returns nothing."""
+    return Statement(_SET_MODE, (table, mode))
+
+
+def unprotect(table: str) -> Statement:
+    """Takes the guard off a table. Returns nothing."""
+    return Statement(_UNPROTECT, (table,))
+
+
+def guard_of(table: str) -> Statement:
+    """The guard of a table, a row as in GUARDS; none where it is not protected."""
+    return Statement(_GUARD_OF, (table,))
+
+
+def full_name(table: str) -> Statement:
+    """One value: schema and table, quoted as SQL needs it."""
+    return Statement(_TABLE, (table,))
+
+
+def revoke(resource: str, reason: str) -> Statement:
+    """Ends a lease without its holder. One value: whether there was one to end."""
+    return Statement(_REVOKE, (resource, reason))
+
+
+def role_name(role: str) -> Statement:
+    """One value: the role's name, quoted as SQL needs it."""
+    return Statement(_ROLE, (role,))
+
+
+def role_grants(role: str, kind: str) -> Statement:
+    """The GRANT statements that a role needs for a kind of use, in order."""
+    return Statement(_ROLE_GRANTS, (role, kind))
+
+
+def leases(*, resource: str | None = None, states: Sequence[str] | None = None, limit: int) -> Statement:
+    """Leases by name; those of one resource, of some states, or all."""
+    wanted = None if states is None else list(states)
+    return Statement(_LEASES, (resource, resource, wanted, wanted, limit))
+
+
+def history(*, resource: str | None, limit: int) -> Statement:
+    """The newest `limit` events, oldest first; those of one resource, or all."""
+    return Statement(_HISTORY, (resource, resource, limit))
