@@ -44,7 +44,7 @@ class Source(Protocol):
     """What a `Fence` needs of the place its connections come from."""
 
     def open(self) -> Connection:
-        """A new own connection: autocommit, no server-side prepared statements. The client closes it."""
+        """A new own connection, in autocommit. The client closes it."""
 
     def work(self, timeout: float) -> AbstractContextManager[Connection]:
         """A connection for the caller's transaction, given back at the end of the block.
@@ -160,9 +160,10 @@ class UrlSource:
         self._idle = IdleConnections(keep=4)
 
     def open(self) -> Connection:
-        return psycopg.connect(**self._settings, autocommit=True, prepare_threshold=None)
+        return psycopg.connect(**self._settings, autocommit=True)
 
     def _open_work(self) -> Connection:
+        # The application's statements are not prepared on the server: a pooler in between may lose them.
         return psycopg.connect(**self._settings, prepare_threshold=None)
 
     @contextmanager
@@ -249,7 +250,6 @@ def _made_own(conn: Connection) -> Connection:
     if conn.info.transaction_status != TransactionStatus.IDLE:
         conn.rollback()
     conn.autocommit = True
-    conn.prepare_threshold = None
     return conn
 
 

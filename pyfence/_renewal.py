@@ -112,7 +112,8 @@ class Renewer:
             # Not only psycopg's errors: a source may raise anything, and the next attempt may do better.
             failed = free
             if self._failures == 0:
-                log.warning("renewing %d leases failed, trying again: %s", len(free), exc)
+                reason = str(exc).partition("\n")[0]
+                log.warning("renewing %d leases failed, trying again: %s", len(free), reason)
         finally:
             for lease in free:
                 lease.renewing.release()

@@ -110,10 +110,12 @@ class LeaseState:
         return None
 
     def extended(self, *, sent: float, ttl: float, expires_at: datetime) -> None:
-        """A request sent at `sent` was answered: the lease lasts until `expires_at`, `ttl` after it arrived."""
+        """A request sent at `sent` was answered: the lease lasts until `expires_at`, `ttl` after it arrived.
+
+        Called with `renewing` held: answers come in the order of the requests.
+        """
         with self._lock:
-            if sent >= self._sent:
-                self._sent, self._deadline, self._expires_at = sent, sent + ttl, expires_at
+            self._sent, self._deadline, self._expires_at = sent, sent + ttl, expires_at
 
     def lose(self, reason: LossReason) -> None:
         """Marks the lease as lost, once and for good, and tells whoever asked to be told."""

@@ -93,11 +93,11 @@ def test_a_wait_holds_no_connection_between_requests(db: Database, fence: pyfenc
 
 
 def test_draining_is_told_from_held(db: Database, fence: pyfence.Fence, report: str) -> None:
-    old = fence.acquire("report:1", ttl=0.3)
-    with pytest.raises(pyfence.FenceError), old.transaction() as conn:
+    old = fence.acquire("report:1", ttl=1)
+    with pytest.raises(pyfence.StaleToken), old.transaction() as conn:
         conn.execute("update public.report set body = 'late' where id = 1")
-        old.lost.wait(5)
-        time.sleep(0.1)
+        conn.execute("select pg_sleep(1.1)")  # not idle: that would be ended after the ttl
+        assert old.lost.is_set()
         with pytest.raises(pyfence.LeaseHeld) as held:
             fence.acquire("report:1")
         assert held.value.reason == "draining"

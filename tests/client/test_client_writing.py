@@ -249,7 +249,7 @@ def test_sqlalchemys_transaction_is_the_callers(
             pyfence.present(sa, lease)
 
 
-@pytest.mark.parametrize("wrong", [None, 1, "postgresql://", object()], ids=repr)
+@pytest.mark.parametrize("wrong", [None, 1, "postgresql://", ...], ids=repr)
 def test_not_a_connection(wrong: Any) -> None:
     with pytest.raises(pyfence.BadArgument, match="connection"):
         pyfence.present(wrong, pyfence.Claim("r", 1, "s"))
