@@ -5,12 +5,16 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 log = logging.getLogger("pyfence")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two requests of one waiting acquire
 
 # Counts on while the machine is suspended, where the system has such a clock: a lease runs out during a nap, too.
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
@@ -96,3 +100,30 @@ class Timekeeper:
             with self._changed:
                 alarm.when = again
                 heapq.heappush(self._alarms, alarm)
+
+
+class Waiting:
+    """When a waiting acquire asks again. Shared by the sync and the async client; does not wait itself."""
+
+    def __init__(self, length: float | None) -> None:
+        """`length`: seconds; 0 for not at all, None for ever."""
+        self._deadline = None if length is None else now() + length
+        self._longest = _FIRST_PAUSE
+
+    def pause(self, retry_in: timedelta | None) -> float | None:
+        """Seconds until the next request, or None when the wait is over.
+
+        At the moment `retry_in` names if that is near, else earlier, for a holder that gives up early; more and more
+        slowly, and scattered, so that many waiting processes do not ask in step. One request falls on the end of the
+        wait.
+        """
+        left = None if self._deadline is None else self._deadline - now()
+        if left is not None and left <= 0:
+            return None
+        self._longest = min(self._longest * 2, _LONGEST_PAUSE)
+        expected = None if retry_in is None else retry_in.total_seconds()
+        if expected is not None and expected <= self._longest:
+            pause = expected + random.uniform(0, min(0.05, expected / 10 + 0.001))
+        else:
+            pause = self._longest * random.uniform(0.5, 1)
+        return pause if left is None else min(pause, left)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
 from pyfence import _statements, _writing
 from pyfence._backend import Backend
-from pyfence._clock import now
+from pyfence._clock import Waiting, now
 from pyfence._connect import source_of
 from pyfence._renewal import Renewer
 from pyfence._state import LeaseState
@@ -25,37 +23,11 @@ from pyfence.errors import FenceError, OutcomeUnknown
 from pyfence.lease import Lease
 from pyfence.types import Claim, Holder, Seconds, checked_text, default_owner, seconds, ttl_seconds
 
+if TYPE_CHECKING:
+    from psycopg_pool import ConnectionPool
+    from sqlalchemy import Engine
+
 log = logging.getLogger("pyfence")
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two requests of one waiting acquire
-
-
-class Waiting:
-    """When a waiting acquire asks again. Shared by the sync and the async client; does not wait itself."""
-
-    def __init__(self, wait: Seconds | None) -> None:
-        """`wait`: 0 for not at all, None for ever."""
-        length = None if wait is None else seconds(wait, name="wait", maximum=None, zero=True)
-        self._deadline = None if length is None else now() + length
-        self._longest = _FIRST_PAUSE
-
-    def pause(self, retry_in: timedelta | None) -> float | None:
-        """Seconds until the next request, or None when the wait is over.
-
-        At the moment `retry_in` names if that is near, else earlier, for a holder that gives up early; more and more
-        slowly, and scattered, so that many waiting processes do not ask in step. One request falls on the end of the
-        wait.
-        """
-        left = None if self._deadline is None else self._deadline - now()
-        if left is not None and left <= 0:
-            return None
-        self._longest = min(self._longest * 2, _LONGEST_PAUSE)
-        expected = None if retry_in is None else retry_in.total_seconds()
-        if expected is not None and expected <= self._longest:
-            pause = expected + random.uniform(0, min(0.05, expected / 10 + 0.001))
-        else:
-            pause = self._longest * random.uniform(0.5, 1)
-        return pause if left is None else min(pause, left)
 
 
 class Fence:
@@ -74,7 +46,7 @@ class Fence:
         BadArgument: (a ValueError) not a source, or a bad timeout.
     """
 
-    def __init__(self, source: object, *, timeout: Seconds = 10.0) -> None:
+    def __init__(self, source: str | ConnectionPool[Any] | Engine, *, timeout: Seconds = 10.0) -> None:
         self._source = source
         self._timeout = seconds(timeout, name="timeout")
         self._closed = False
@@ -113,7 +85,7 @@ class Fence:
         checked_text(resource, name="resource")
         length = ttl_seconds(ttl)
         label = default_owner() if owner is None else checked_text(owner, name="owner")
-        waiting = Waiting(wait)
+        waiting = Waiting(None if wait is None else seconds(wait, name="wait", maximum=None, zero=True))
         holder: Holder | None = None
         while True:
             try:
@@ -190,10 +162,11 @@ class Fence:
         if state.forked or sys.is_finalizing():  # a block that nobody ends: its threads and locks are gone already
             return
         self._renewer.remove(state)
-        if state.reason == "released":
+        if state.reason is not None:
             return
         try:
-            lease.release()
+            # Once the ttl is over there is nothing left to give back.
+            lease._release(min(self._backend.timeout, max(0.1, state.deadline - now())))
         except Exception as exc:
             log.warning("lease %r was not released and ends with its ttl: %s", lease.resource, exc)
 

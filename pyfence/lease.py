@@ -110,6 +110,9 @@ class Lease:
             LeaseLost: in a child process: the lease is its parent's.
             OutcomeUnknown, psycopg.Error: the database could not be asked.
         """
+        return self._release(self._backend.timeout)
+
+    def _release(self, timeout: float) -> bool:
         state = self._state
         claim = state.claim
         self._forget(state)
@@ -118,7 +121,7 @@ class Lease:
                 return False
             asked_before, state.release_sent = state.release_sent, True
             statement = _statements.release(claim)
-            rows = self._backend.calls.run(statement, timeout=self._backend.timeout, resource=state.resource)
+            rows = self._backend.calls.run(statement, timeout=timeout, resource=state.resource)
             held = bool(rows[0][0])
             # Not the holder, and not because an earlier request has done it unheard: somebody else is.
             state.lose("released" if held or asked_before else "superseded")

@@ -14,8 +14,8 @@ from harness import Database, wait_until
 from proxy import Proxy
 
 import pyfence
+from pyfence._clock import Waiting
 from pyfence._statements import Statement
-from pyfence.client import Waiting
 
 
 def test_the_first_gets_it_and_the_second_hears_who_has_it(fence: pyfence.Fence) -> None:

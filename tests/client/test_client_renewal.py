@@ -211,6 +211,20 @@ def test_a_release_that_fails_does_not_fail_the_block(db: Database, caplog: pyte
     assert "not released" in caplog.text
 
 
+def test_a_frozen_server_does_not_hold_the_end_of_a_block(db: Database, proxy: Proxy) -> None:
+    with pyfence.Fence(proxy.url(db.url("app"))) as fence:
+        start = time.monotonic()
+        with holding(fence, 1.0):
+            proxy.replies.hold()
+        assert time.monotonic() - start < 3
+        start = time.monotonic()
+        proxy.replies.release()
+        with holding(fence, 1.0) as lease:
+            proxy.replies.hold()
+            assert lease.lost.wait(2)
+        assert time.monotonic() - start < 5
+
+
 def test_on_lost_may_fail_and_may_take_its_time(
     db: Database, fence: pyfence.Fence, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -203,6 +203,20 @@ def test_own_connections_are_opened_as_the_engine_opens_its(db: Database) -> Non
     engine.dispose()
 
 
+@pytest.mark.parametrize("pool", [sqlalchemy.NullPool, sqlalchemy.StaticPool, sqlalchemy.SingletonThreadPool])
+def test_an_engine_with_another_kind_of_pool(db: Database, report: str, pool: Any) -> None:
+    engine = sqlalchemy.create_engine(db.url("app").replace("postgresql://", "postgresql+psycopg://"), poolclass=pool)
+    with pyfence.Fence(engine) as fence, fence.lease("report:1", ttl=0.6) as lease:
+        assert not lease.lost.wait(0.8)
+        with lease.transaction() as conn:
+            conn.execute("update public.report set body = 'new' where id = 1")
+            assert body(db) == "old"
+        assert lease.fenced_update(report, {"id": 1}, {"amount": 1}) == 1
+    with engine.connect() as sa:
+        assert sa.scalar(sqlalchemy.text("select body from public.report where id = 1")) == "new"
+    engine.dispose()
+
+
 @pytest.mark.parametrize("isolation", ["AUTOCOMMIT", "SERIALIZABLE"])
 def test_an_engines_isolation_does_not_open_a_hole(db: Database, report: str, isolation: Any) -> None:
     url = db.url("app").replace("postgresql://", "postgresql+psycopg://")
