@@ -33,7 +33,7 @@ declare
   v_lease fence._lease;
 begin
   perform fence._check_resource(p_resource);
-  perform fence._check_ttl(p_ttl);
+  p_ttl := fence._ttl(p_ttl);
   if octet_length(v_owner) > 1024 then
     perform fence._raise('LF010', 'owner label too long', format('The label has %s bytes; the limit is 1024.', octet_length(v_owner)),
       'Use a short label such as host:pid.');

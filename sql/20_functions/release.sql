@@ -1,6 +1,6 @@
 -- Ends a lease. True: it was this holder's newest token and is closed now. False: no longer (or never) the holder; nothing is
 -- touched. Does not wait for the holder's own open writes; a successor does. Call it in a transaction of its own.
--- Locks: the lease row FOR NO KEY UPDATE. Codes: LF010 bad argument.
+-- Locks: the lease row FOR NO KEY UPDATE, of its holder only: whoever cannot prove the claim locks nothing. Codes: LF010 bad argument.
 create function fence.release(p_resource text, p_token bigint, p_secret text) returns boolean
 language plpgsql
 volatile
@@ -13,9 +13,12 @@ declare
 begin
   perform fence._check_claim(p_resource, p_token, p_secret);
   perform fence._begin_lease_change(interval '30 seconds');
-  select l.* into v_lease from fence._lease l where l.resource = p_resource for no key update;
-  if not found or fence._verdict(v_lease.token, v_lease.secret_hash, v_lease.lineage = (select a.lineage from fence._authority a),
-    p_token::text, p_secret) is not null then
+  select l.* into v_lease
+  from fence._lease l cross join fence._authority a
+  where l.resource = p_resource
+    and fence._is_current(l.token, l.secret_hash, l.lineage = a.lineage, p_token::text, p_secret)
+  for no key update of l;
+  if not found then
     return false;
   end if;
   perform fence._close(v_lease, 'released');

@@ -21,7 +21,7 @@ declare
 begin
   perform fence._check_claim(p_resource, p_token, p_secret);
   if p_ttl is not null then
-    perform fence._check_ttl(p_ttl);
+    p_ttl := fence._ttl(p_ttl);
   end if;
   perform fence._begin_lease_change(coalesce(p_ttl, interval '30 seconds'));
 

@@ -1,6 +1,6 @@
 -- No backslashes in here: what they mean in a literal depends on the session (standard_conforming_strings).
 -- A template cut into its parts, in order: kind 'text' (braces un-doubled) or 'name' (what stands between braces).
--- LF010 for unbalanced braces and empty placeholders.
+-- LF010 for unbalanced braces, empty placeholders, and more than 1024 bytes.
 create function fence._template_parts(p_template text) returns table (ordinal integer, kind text, value text)
 language plpgsql
 stable
@@ -9,6 +9,10 @@ declare
   v_match text[];
   v_rest text := p_template;
 begin
+  if pg_catalog.octet_length(p_template) > 1024 then
+    perform fence._raise('LF010', 'template too long', pg_catalog.format('It has %s bytes; the limit is 1024.', pg_catalog.octet_length(p_template)),
+      'Shorten the text between the placeholders.');
+  end if;
   ordinal := 0;
   while v_rest <> '' loop
     ordinal := ordinal + 1;

@@ -19,6 +19,13 @@ declare
 begin
   perform fence._check_table(p_table);
   perform fence._check_owner(p_table);
+  if exists (
+    select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+    where t.tgrelid = p_table and starts_with(t.tgname, '0_fence_') and p.pronamespace <> 'fence'::regnamespace)
+  then
+    perform fence._raise('LF010', format('%s has a trigger under a name that guards use', p_table),
+      'Names that begin with 0_fence_ are the guard''s.', format('Rename it: alter trigger ... on %s rename to ...;', p_table), p_table);
+  end if;
   if v_guard.id is null then
     v_guard := fence._new_guard(p_table);
   end if;

@@ -9,7 +9,7 @@ as $$
   with parts as (
     select pg_catalog.format('on %s', p_table::regclass) as on_table,
       pg_catalog.format('execute function fence.%I()', '_guard_' || (p_guard).id) as call,
-      (select pg_catalog.string_agg(pg_catalog.format('old.%1$s is distinct from new.%1$s', k.raw), ' or ' order by k.ordinal)
+      (select pg_catalog.string_agg(k.moved, ' or ' order by k.ordinal)
        from fence._key_columns(p_table, (p_guard).template) k) as moved
   )
   select v.name, pg_catalog.format(v.definition, p.on_table, p.call, p.moved)
@@ -18,9 +18,9 @@ as $$
     ('row', '0_fence_claim', 'before insert or update or delete %1$s for each statement '
       || 'when (coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''') %2$s'),
     ('row', '0_fence_truncate', 'before truncate %1$s for each statement %2$s'),
-    ('row', '0_fence_insert', 'after insert %1$s referencing new table as new_rows for each statement %2$s'),
-    ('row', '0_fence_update', 'after update %1$s referencing new table as new_rows for each statement %2$s'),
-    ('row', '0_fence_delete', 'after delete %1$s referencing old table as old_rows for each statement %2$s'),
+    ('row', '0_fence_insert', 'after insert %1$s referencing new table as fence_rows for each statement %2$s'),
+    ('row', '0_fence_update', 'after update %1$s referencing new table as fence_rows for each statement %2$s'),
+    ('row', '0_fence_delete', 'after delete %1$s referencing old table as fence_rows for each statement %2$s'),
     ('row', '0_fence_move', 'after update %1$s for each row when (%3$s) %2$s')
   ) v (scope, name, definition)
   where v.scope = (p_guard).scope

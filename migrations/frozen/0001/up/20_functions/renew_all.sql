@@ -1,6 +1,6 @@
 -- fence.renew for many leases in one round trip. Never fails for one of them: code is null where the lease was renewed, else
 -- what renew would have raised (LF001, LF002, LF006, LF010), or 55P03 where the lease is being changed right now: try again.
--- Locks: the lease rows FOR NO KEY UPDATE SKIP LOCKED, in name order. Codes: LF010 arrays of unequal length, bad ttl.
+-- Locks: the lease rows whose claim is proved, FOR NO KEY UPDATE SKIP LOCKED, in name order. Codes: LF010 arrays of unequal length, bad ttl.
 create function fence.renew_all(
   p_resources text[],
   p_tokens bigint[],
@@ -17,7 +17,7 @@ as $$
 begin
   perform fence._check_claim_arrays(p_resources, p_tokens, p_secrets);
   if p_ttl is not null then
-    perform fence._check_ttl(p_ttl);
+    p_ttl := fence._ttl(p_ttl);
   end if;
   perform fence._begin_lease_change(coalesce(p_ttl, interval '30 seconds'));
 
@@ -26,24 +26,26 @@ begin
     select q.resource, q.token, q.secret, q.ordinal
     from unnest(p_resources, p_tokens, p_secrets) with ordinality q (resource, token, secret, ordinal)
   ), locked as materialized (
-    select l as lease
-    from fence._lease l
-    where l.resource = any (p_resources)
+    select q.ordinal, l.expires_at
+    from asked q
+    join fence._lease l on l.resource = q.resource
+    cross join fence._authority a
+    where fence._is_current(l.token, l.secret_hash, l.lineage = a.lineage, q.token::text, q.secret)
     order by l.resource
-    for no key update skip locked
+    for no key update of l skip locked
   ), judged as materialized (
     select q.resource, q.ordinal,
       case
         when q.resource is null or q.token is null or q.secret is null then 'LF010'
-        when k.lease is null then
-          case when exists (select from fence._lease l where l.resource = q.resource) then '55P03' else 'LF006' end
-        else coalesce(
-          fence._verdict((k.lease).token, (k.lease).secret_hash, (k.lease).lineage = a.lineage, q.token::text, q.secret),
-          case when (k.lease).expires_at <= clock_timestamp() then 'LF002' end)
+        when l.resource is null then 'LF006'
+        when k.ordinal is null then coalesce(
+          fence._verdict(l.token, l.secret_hash, l.lineage = a.lineage, q.token::text, q.secret), '55P03')
+        when k.expires_at <= clock_timestamp() then 'LF002'
       end as code
     from asked q
     cross join fence._authority a
-    left join locked k on (k.lease).resource = q.resource
+    left join fence._lease l on l.resource = q.resource
+    left join locked k on k.ordinal = q.ordinal
   ), renewed as (
     update fence._lease l set expires_at = clock_timestamp() + coalesce(p_ttl, l.ttl)
     where l.resource in (select j.resource from judged j where j.code is null)

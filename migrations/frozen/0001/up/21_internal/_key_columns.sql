@@ -1,11 +1,12 @@
 -- The columns that a template names on a table, in template order, each with the expressions that read it:
 --   raw       the column (to be qualified by the caller) as rows are told apart by it: its equality is that of the text
+--   moved     whether an update changed it
 --   rendered  its text in a resource's name, from the column called k<ordinal> of alias d
 -- Allowed are types whose text has one spelling per value and depends on no setting. Rendering goes through the type's
 -- output function (concat), never through a cast: a user-made cast would run with the guard's rights.
 -- LF010 for an unknown column, a virtual generated column, or another type.
 create function fence._key_columns(p_table oid, p_template text)
-returns table (ordinal integer, attname name, not_null boolean, raw text, rendered text)
+returns table (ordinal integer, attname name, not_null boolean, raw text, moved text, rendered text)
 language plpgsql
 stable
 as $$
@@ -43,12 +44,15 @@ begin
     attname := v_column.attname;
     not_null := v_column.attnotnull and v_column.typtype <> 'd';
     raw := pg_catalog.quote_ident(v_column.attname);
+    moved := 'old.%1$s is distinct from new.%1$s';
     if v_column.base in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype) then
       rendered := v_output;
     elsif v_column.base = 'bool'::regtype then
       rendered := pg_catalog.format($sql$case %s when 't' then 'true' else 'false' end$sql$, v_output);
     elsif v_column.base_kind = 'e' then
       rendered := pg_catalog.format('fence._encode(%s)', v_output);
+      -- by function, not by operator: the enum's owner may have made a cast to text that makes "=" ambiguous
+      moved := 'coalesce(not pg_catalog.enum_eq(old.%1$s, new.%1$s), (old.%1$s is null) <> (new.%1$s is null))';
     elsif v_column.base in ('text'::regtype, 'varchar'::regtype) and v_column.deterministic then
       rendered := pg_catalog.format('fence._encode(%s)', v_output);
       raw := raw || ' collate "C"';
@@ -59,6 +63,7 @@ begin
         'Use a key of type smallint, integer, bigint, text, varchar, uuid, boolean or an enum; for another type, a stored '
           || 'generated column of type text.', p_table);
     end if;
+    moved := pg_catalog.format(moved, raw);
     rendered := pg_catalog.format('case when d.k%s is not null then %s end', v_part.ordinal, rendered);
     return next;
   end loop;

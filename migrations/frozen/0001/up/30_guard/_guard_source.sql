@@ -1,7 +1,9 @@
 -- The source of a table's guard function, all of it static SQL. One function serves every trigger of the table:
 --   before a statement   table scope: the check. Row scope: called only where the transaction has no claim, and refuses
 --   before truncate      table scope: the check. Row scope: refuses, no claim on single rows covers a whole table
---   after a statement    row scope: every distinct resource of the new rows (delete: the old rows) must be covered
+--   after a statement    row scope: every distinct resource of the new rows (delete: the old rows) must be covered. The rows are the
+--                        transition table fence_rows; a relation of that name in pg_temp would stand in for it in a trigger that
+--                        somebody made without one, and run its code with our rights
 --   after a row          row scope: the resource that a row has left, where an update moved it to another
 create function fence._guard_source(p_guard fence._guard, p_table oid) returns text
 language plpgsql
@@ -37,8 +39,8 @@ begin
     perform fence._refuse_statement(tg_relid, tg_op);
   elsif tg_level = 'ROW' then
     v_names := array(%s);
-  elsif tg_op = 'DELETE' then
-    v_names := array(%s);
+  elsif pg_catalog.to_regclass('pg_temp.fence_rows') is not null then
+    perform fence._refuse_shadow(tg_relid);
   else
     v_names := array(%s);
   end if;
@@ -49,8 +51,7 @@ begin
 end
 $source$,
     fence._name_query(p_guard, p_table, pg_catalog.format('(select %s) r', v_old)),
-    fence._name_query(p_guard, p_table, 'old_rows r'),
-    fence._name_query(p_guard, p_table, 'new_rows r'),
+    fence._name_query(p_guard, p_table, 'fence_rows r'),
     p_guard.expiry);
 end
 $$;
