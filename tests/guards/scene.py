@@ -1,5 +1,6 @@
-"""What the tests of the SQL core share: leases as plain values, what happens to them behind a writer's back, and the three
-ways in which a protected table names its resources.
+"""What the tests of the SQL core share.
+
+Leases as plain values, what happens to them behind a writer's back, and the ways in which a table names its resources.
 """
 
 from __future__ import annotations

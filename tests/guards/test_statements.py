@@ -1,5 +1,7 @@
-"""Every kind of statement that changes rows of a guarded table: refused without the right claim, with nothing stored and the
-right code; accepted with it, with the count and the rows that PostgreSQL always gave.
+"""Every kind of statement that changes rows of a guarded table.
+
+Refused without the right claim, with nothing stored and the right code; accepted with it, with the count and the rows
+that PostgreSQL always gave.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ create trigger follow after insert on public.log for each row execute function p
 create trigger early before delete on public.log for each row execute function public.follow();
 create view public.t_view as select id, tenant, region, body from public.t where id < 100;
 create view public.joined as select t.id, t.body from public.t join public.parent p on p.id = t.parent;
-create rule joined_update as on update to public.joined do instead update public.t set body = new.body where id = old.id;
+create rule joined_update as on update to public.joined
+  do instead update public.t set body = new.body where id = old.id;
 create table public.inbox (id int, body text);
 create rule inbox_insert as on insert to public.inbox do also update public.t set body = new.body where id = new.id;
 grant all on all tables in schema public to app, outsider;
