@@ -53,7 +53,7 @@ class Player:
     def publish_naively(self, row: int) -> Answer:
         """Writes the report with its token to the table that knows the highest token it has seen, and nothing else."""
         values = (self._body(), self._name, self._held().token, row)
-        return self._update(_sql.NAIVE_UPDATE, "report_highest_seen", values)
+        return self._update(_sql.NAIVE_UPDATE, "report_naive", values)
 
     def write_unaware(self, row: int) -> Answer:
         """Writes the report as a program does that has never heard of leases."""

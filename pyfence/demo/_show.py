@@ -68,18 +68,17 @@ class Show:
 
     def _tables(self, record: Record) -> None:
         """Who held which token, and what became of each write."""
-        leases = Table(title="Who held which token", title_justify="left", box=box.SIMPLE_HEAD)
+        leases = Table(title="Who held which token", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         for heading in ("act", "from", "resource", "holder", "token"):
             leases.add_column(heading, no_wrap=True)
         for held in record.leases:
             leases.add_row(str(held.act), f"{held.at:.2f} s", held.resource, held.who, str(held.token))
-        writes = Table(title="Which writes were accepted", title_justify="left", box=box.SIMPLE_HEAD)
-        for heading in ("act", "at", "writer", "token", "table", "outcome", "as promised"):
+        writes = Table(title="Which writes were accepted", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        for heading in ("act", "writer", "token", "table", "outcome", "as promised"):
             writes.add_column(heading, no_wrap=True)
         for write in record.writes:
             writes.add_row(
                 str(write.act),
-                f"{write.at:.2f} s",
                 write.who,
                 str(write.token or "none"),
                 write.table,
@@ -103,5 +102,5 @@ class Show:
 
 def _outcome(write: Write) -> Text:
     if write.outcome == "refused":
-        return Text(f"refused  {write.code}", style="red")
+        return Text(f"refused {write.code}", style="red")
     return Text(write.outcome, style="green")

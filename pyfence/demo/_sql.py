@@ -15,8 +15,8 @@ create table {schema}.report (
 
 # What many programs do instead of pyfence: every write brings its token, and the table remembers the highest one seen.
 NAIVE_TABLE = """
-create table {schema}.report_highest_seen (
-  id integer constraint report_highest_seen_pkey primary key,
+create table {schema}.report_naive (
+  id integer constraint report_naive_pkey primary key,
   body text not null,
   written_by text not null,
   token bigint not null
@@ -38,14 +38,13 @@ $$
 NAIVE_CODE = "P0001"  # what a plain RAISE EXCEPTION gives
 
 NAIVE_TRIGGER = """
-create trigger refuse_lower_token before update on {schema}.report_highest_seen
+create trigger refuse_lower_token before update on {schema}.report_naive
 for each row execute function {schema}.refuse_lower_token()
 """
 
 ROWS = (
     "insert into {schema}.report select n, 'nothing yet', 'nobody' from pg_catalog.generate_series(1, 2) n",
-    "insert into {schema}.report_highest_seen select n, 'nothing yet', 'nobody', 0"
-    " from pg_catalog.generate_series(1, 2) n",
+    "insert into {schema}.report_naive select n, 'nothing yet', 'nobody', 0 from pg_catalog.generate_series(1, 2) n",
 )
 
 PROTECT = "select fence.protect(%s::pg_catalog.regclass, %s)"

@@ -88,7 +88,7 @@ class Story:
         self.record.write(
             a.name,
             "writes with its old token to the table that knows the highest token it has seen",
-            table="report_highest_seen",
+            table="report_naive",
             token=old,
             answer=a.answer(),
             expected=None,
@@ -99,7 +99,7 @@ class Story:
             "Whoever reads it now reads the work of a worker that has lost its lease",
         )
         self.record.check(
-            "the naive table holds worker A's stale report", self.stage.row("report_highest_seen", 2)[1] == a.name
+            "the naive table holds worker A's stale report", self.stage.row("report_naive", 2)[1] == a.name
         )
         self.record.write(
             a.name,
@@ -172,7 +172,7 @@ class Story:
     def _write(
         self, who: PlayerProcess, what: str, verb: str, *, row: int, token: int | None, expected: str | None
     ) -> None:
-        table = "report_highest_seen" if verb == "publish_naively" else "report"
+        table = "report_naive" if verb == "publish_naively" else "report"
         self.record.write(who.name, what, table=table, token=token, answer=who.ask(verb, row=row), expected=expected)
 
     def _only_b(self, row: int) -> tuple[str, str]:

@@ -16,6 +16,11 @@ from typing import Any
 
 import pytest
 
+#: Puts the server's folder into one of the test's own, whatever the program asks for.
+_IN_FOLDER = """
+import functools, pathlib, pyfence._server
+pyfence._server.Server = functools.partial(pyfence._server.Server, directory=pathlib.Path({folder!r}))
+"""
 HASTE = "import pyfence.demo._story as story; story.SHORT = 0.5"
 _RUN = "import json, sys, pyfence.{what}; sys.exit(pyfence.{what}.run(**json.loads(sys.argv[1])))"
 
@@ -31,8 +36,8 @@ class Runner:
     def start(self, what: str = "demo", *, before: str = "", **options: Any) -> subprocess.Popen[str]:
         """Start it with its output in pipes; `before`: Python to run first, in the same process."""
         name, _, value = self._mark.partition("=")
-        environment = {**os.environ, "TMPDIR": str(self.folder), name: value}
-        in_folder = "from pathlib import Path; import pyfence._server as server; server._SHM = Path('/nowhere')"
+        environment = {**os.environ, name: value}
+        in_folder = _IN_FOLDER.format(folder=str(self.folder))
         process = subprocess.Popen(
             [sys.executable, "-c", "\n".join((in_folder, before, _RUN.format(what=what))), json.dumps(options)],
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The demo in a database that is somebody's: nothing is changed that is not put back, and rights are asked for first."""
+"""The demo in a given database: nothing is changed that is not put back, and rights are asked for first."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ REFUSED_AND_ACCEPTED = [
     (1, "legacy job", "report", "refused", "LF004"),
     (1, "forger", "report", "refused", "LF006"),
     (1, "worker B", "report", "accepted", None),
-    (2, "worker A", "report_highest_seen", "accepted", None),
+    (2, "worker A", "report_naive", "accepted", None),
     (2, "worker A", "report", "refused", "LF001"),
     (2, "worker B", "report", "accepted", None),
-    (2, "worker B", "report_highest_seen", "accepted", None),
-    (2, "worker A", "report_highest_seen", "refused", "P0001"),
+    (2, "worker B", "report_naive", "accepted", None),
+    (2, "worker A", "report_naive", "refused", "P0001"),
 ]
 
 #: Takes every trigger off the report table as soon as it is protected.
@@ -99,6 +99,8 @@ def test_interrupted_while_a_worker_is_frozen(runner: Runner, number: signal.Sig
     for line in process.stdout:
         if "SIGSTOP" in line:
             break
+    assert len(runner.left_folders()) == 1
+    assert len(runner.left_running()) >= 6, "the demo, the server and four players"
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + number
@@ -116,6 +118,7 @@ def test_killed_while_a_worker_is_frozen(runner: Runner) -> None:
     for line in process.stdout:
         if "SIGSTOP" in line:
             break
+    assert len(runner.left_running()) >= 6
     process.kill()
     process.communicate(timeout=30)
     assert runner.left_running(patience=20) == []
