@@ -174,9 +174,9 @@ def local_time(value: datetime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time for people: 8.2s, 4m05s, 3h20m, 2d04h."""
+    """A length of time for people, rounded down: 8.2s, 4m05s, 3h20m, 2d04h."""
     if seconds < 60:
-        return f"{seconds:.1f}s"
+        return f"{int(seconds * 10) / 10}s"
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}m{rest:02}s"

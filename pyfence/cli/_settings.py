@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
-from pyfence.errors import BadArgument
+from pyfence._connect import plain_url, with_defaults
 
 URL_VARIABLE = "PYFENCE_DATABASE_URL"
 
@@ -38,13 +40,21 @@ class Settings:
 
         Raises click.UsageError, without any part of the URL, where it cannot be read.
         """
-        from pyfence._migration_target import connect_arguments
-
         url = self.database_url if self.database_url is not None else os.environ.get(URL_VARIABLE, "")
         try:
-            return connect_arguments(url)
-        except BadArgument as exc:
-            raise click.UsageError(f"{self.url_origin()}: {exc.message}. {exc.hint}") from None
+            arguments = dict(conninfo_to_dict(plain_url(url)))
+        except psycopg.Error:
+            arguments = {"port": "unreadable"}
+        # What follows a stray '@' or '/' in a password lands in the host, the port or the database's name, and libpq
+        # would quote it in its error.
+        misplaced = any("@" in str(arguments.get(part) or "") for part in ("host", "port", "dbname"))
+        ports = str(arguments.get("port") or "").split(",")
+        if misplaced or not all(port.isdecimal() for port in ports if port):
+            raise click.UsageError(
+                f"{self.url_origin()} is not a URL that can be read: use postgresql://user@host:port/database, "
+                "with special characters in the user name and the password percent-encoded."
+            )
+        return with_defaults(arguments)
 
     def url_origin(self) -> str:
         """Where the connection's settings come from, for messages."""
