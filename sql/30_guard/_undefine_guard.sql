@@ -12,9 +12,11 @@ begin
   perform fence._check_owner(p_table);
   perform fence._record('unprotected', null, null, null, to_jsonb(v_guard));
   delete from fence._guard g where g.id = v_guard.id;
+  delete from fence._accepted a where a.guard = v_guard.id;
   return query
-    select format('drop trigger %I on %s', t.tgname, p_table)
-    from pg_trigger t
-    where t.tgrelid = p_table and t.tgfoid = fence._guard_function(v_guard.id);
+    select format('drop trigger %I on %s', t.tgname, m.relid::regclass)
+    from fence._members(p_table) m join pg_trigger t on t.tgrelid = m.relid
+    where t.tgfoid = fence._guard_function(v_guard.id) and t.tgparentid = 0
+    order by m.depth, m.relid;
 end
 $$;
