@@ -163,7 +163,12 @@ def given_database(url: str) -> Iterator[Place]:
     except psycopg.Error as error:
         raise BenchError(f"cannot connect to the given database: {error}") from error
     with owner:
-        migrate.check(owner)
+        try:
+            revision = owner.execute(_sql.SCHEMA_VERSION).fetchone()
+        except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction):
+            revision = None
+        if revision != (migrate.head(),):
+            raise BenchError(f"pyfence is not installed there at revision {migrate.head()}; run: pyfence migrate up")
         version = owner.info.parameter_status("server_version")
         with psycopg.connect(url, autocommit=True) as connection:
             place = Place(owner, connection, f"PostgreSQL {version}, the given database")

@@ -63,3 +63,4 @@ on conflict (resource) do update set owner = excluded.owner, expires_at = exclud
 DURABLE = {True: "set synchronous_commit = on", False: "set synchronous_commit = off"}
 FSYNC = "select pg_catalog.current_setting('fsync')"
 BURN = "select pg_catalog.count(*) from pg_catalog.generate_series(1, 300000)"
+SCHEMA_VERSION = "select fence.schema_version()"

@@ -30,24 +30,24 @@ def _brief(detail: Any) -> str:
 
 
 LEASE_COLUMNS = (
-    Column("resource", "resource"),
+    Column("resource", "resource", folds=True),
     Column("state", "state", style=_STYLES.get),
-    Column("holder", "owner"),
+    Column("holder", "owner", folds=True),
     Column("token", "token", right=True),
     Column("left", "seconds_left", duration, right=True),
     Column("expires at", "expires_at", local_time),
 )
-_CLOSED_REASON = Column("closed because", "closed_reason")
+_CLOSED_REASON = Column("closed because", "closed_reason", folds=True)
 _EVENT_COLUMNS = (
     Column("at", "at", local_time),
     Column("event", "event"),
-    Column("resource", "resource"),
+    Column("resource", "resource", folds=True),
     Column("token", "token", right=True),
-    Column("owner", "owner"),
+    Column("owner", "owner", folds=True),
     Column("role", "role"),
-    Column("application", "application"),
+    Column("application", "application", folds=True),
     Column("client", "client"),
-    Column("detail", "detail", _brief),
+    Column("detail", "detail", _brief, folds=True),
 )
 
 

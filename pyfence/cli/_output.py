@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import click
 
@@ -19,6 +19,7 @@ Row = Mapping[str, Any]
 Style = Callable[[str], str | None]
 """From a cell's text to its rich style, or None."""
 
+_LEAST_FOLDED = 16  # columns that a folded text keeps at least
 _INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories that could move a cursor, reorder a line or begin a new one
 
 
@@ -40,7 +41,10 @@ def say(text: str) -> None:
 
 
 class Column:
-    """A column of a table: heading, the rows' field, how to write it, and how to colour it."""
+    """A column of a table: heading, the rows' field, how to write it, and how to colour it.
+
+    `folds`: whether its text may go on in a second line where a terminal is narrow.
+    """
 
     def __init__(
         self,
@@ -49,11 +53,13 @@ class Column:
         text: Callable[[Any], str] = str,
         *,
         right: bool = False,
+        folds: bool = False,
         style: Style = lambda text: None,
     ) -> None:
         self.heading = heading
         self.field = field
         self.right = right
+        self.folds = folds
         self.style = style
         self._text = text
 
@@ -107,17 +113,32 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Row], title: str | Non
 
 def _rich_table(columns: Sequence[Column], rows: Sequence[Row], title: str | None) -> None:
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, header_style="bold")
-    for column in columns:
-        table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
-    for row in rows:
-        cells = [(column.cell(row), column.style) for column in columns]
-        table.add_row(*(Text(cell, style=style(cell) or "") for cell, style in cells))
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        header_style="bold",
+        padding=(0, 1, 0, 0),
+    )
+    cells = [[column.cell(row) for column in columns] for row in rows]
+    needed = 0
+    for number, column in enumerate(columns):
+        natural = max(cell_len(text) for text in (column.heading, *(line[number] for line in cells)))
+        least = min(natural, _LEAST_FOLDED) if column.folds else natural
+        needed += least + 2
+        justify: Literal["right", "left"] = "right" if column.right else "left"
+        table.add_column(column.heading, justify=justify, overflow="fold", no_wrap=not column.folds, min_width=least)
+    for line in cells:
+        table.add_row(*(Text(text, style=column.style(text) or "") for column, text in zip(columns, line, strict=True)))
     console = Console(markup=False, highlight=False, emoji=False)
+    console.width = max(console.width, needed)  # a terminal narrower than that breaks lines, but nothing is left out
     with console.capture() as captured:
         console.print(table)
     write("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
@@ -169,8 +190,8 @@ def tell_failure(failure: Failure, *, as_json: bool) -> None:
 
 
 def local_time(value: datetime) -> str:
-    """A timestamp for people: this machine's time zone, to the second, with its offset."""
-    return value.astimezone().isoformat(sep=" ", timespec="seconds")
+    """A timestamp for people: this machine's time zone, to the second, with its offset as PostgreSQL writes it."""
+    return value.astimezone().isoformat(sep=" ", timespec="seconds").removesuffix(":00")
 
 
 def duration(seconds: float) -> str:

@@ -24,13 +24,16 @@ def demo(settings: Settings, keep: bool) -> int:
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer rows and rounds: a look, not a measurement.")
-@click.option("--rows", type=click.IntRange(1, 100_000_000), help="Rows of the bulk update.")
+@click.option(
+    "--rows", type=click.IntRange(10, 100_000_000), default=300_000, show_default=True, help="Rows of the bulk updates."
+)
 @shared_options
 @click.pass_obj
-def bench(settings: Settings, quick: bool, rows: int | None) -> int:
+def bench(settings: Settings, quick: bool, rows: int) -> int:
     """Measure guarded against unguarded writes, side by side, on a PostgreSQL of its own.
 
-    With --database-url it measures in a scratch schema of that server; PYFENCE_DATABASE_URL is not looked at.
+    With --database-url it measures in a scratch schema of that database, which has pyfence; PYFENCE_DATABASE_URL is
+    not looked at.
     """
     from pyfence.bench import run
 

@@ -20,8 +20,8 @@ _HINTS = {
 }
 
 GUARD_COLUMNS = (
-    Column("table", "table"),
-    Column("resource", "resource"),
+    Column("table", "table", folds=True),
+    Column("resource", "resource", folds=True),
     Column("mode", "mode"),
     Column(
         "armed", "armed", lambda armed: "yes" if armed else "NO", style=lambda t: "green" if t == "yes" else "bold red"

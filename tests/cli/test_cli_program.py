@@ -36,7 +36,6 @@ def test_streams_and_exit_codes_of_the_program(full: CommandLine) -> None:
     assert full.program("status", "--json").json["leases"][0]["resource"] == NAME
     refused = full.program("protect", "nowhere", "x", code=1)
     assert (refused.out, "[42P01]" in refused.err) == ("", True)
-    assert full.program("nonsense", code=2).out == ""
     assert CommandLine("postgresql://u@127.0.0.1:1/x").program("status", code=3).out == ""
 
 
@@ -50,13 +49,13 @@ def test_streams_and_exit_codes_of_the_program(full: CommandLine) -> None:
     ids=["C", "ascii", "C without UTF-8"],
 )
 def test_any_locale(full: CommandLine, env: Mapping[str, str]) -> None:
-    assert full.program("status", env=env).err == ""
-    assert full.program("leases", "--json", env=env).json["leases"][0]["resource"] == NAME
+    done = full.program("leases", env=env)
+    assert done.err == ""
+    assert NAME in done.out or NAME.encode("ascii", "backslashreplace").decode() in done.out
 
 
 def test_bytes_that_are_no_text_are_a_usage_error(full: CommandLine) -> None:
     assert full.program("status", b"\xff\xfe", code=2).out == ""
-    assert full.program(b"protect", b"\xff", b"x", code=2).out == ""
 
 
 def test_a_reader_that_goes_away_is_no_error_message(full: CommandLine) -> None:
@@ -135,6 +134,13 @@ def test_a_terminal_gets_a_table_with_colours(full: CommandLine) -> None:
     assert NAME in shown
 
 
+def test_a_narrow_terminal_leaves_nothing_out(full: CommandLine, db: Database) -> None:
+    ((token,),) = db.execute("select token from fence.leases")
+    shown = on_a_terminal(full, "status", env={"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "20"})
+    assert str(token) in shown
+    assert NAME in shown
+
+
 def test_a_terminal_without_colours_gets_none(full: CommandLine) -> None:
     plain = on_a_terminal(full, "status", env={"TERM": "xterm-256color", "NO_COLOR": "1"})
     assert "─" in plain
@@ -176,7 +182,7 @@ def test_the_help_names_every_command_and_exit_code(cli: CommandLine) -> None:
 
 def test_the_demo_gets_its_options_and_no_url_from_the_environment() -> None:
     cli = CommandLine("postgresql://production/db")
-    with mock.patch("pyfence.demo.run", return_value=0) as run:
+    with mock.patch("pyfence.demo.run", autospec=True, return_value=0) as run:
         cli("demo")
         assert run.call_args.kwargs == {"keep": False, "database_url": None, "json": False}
         cli("demo", "--keep", "--json", "--database-url", "postgresql://h/db")
@@ -187,9 +193,9 @@ def test_the_demo_gets_its_options_and_no_url_from_the_environment() -> None:
 
 def test_the_benchmark_gets_its_options() -> None:
     cli = CommandLine("postgresql://production/db")
-    with mock.patch("pyfence.bench.run", create=True, return_value=0) as run:
+    with mock.patch("pyfence.bench.run", autospec=True, return_value=0) as run:
         cli("bench")
-        assert run.call_args.kwargs == {"database_url": None, "quick": False, "rows": None, "json": False}
+        assert run.call_args.kwargs == {"database_url": None, "quick": False, "rows": 300_000, "json": False}
         cli("bench", "--quick", "--rows", "1000", "--json", "--database-url", "postgresql://h/db")
         assert run.call_args.kwargs == {"database_url": "postgresql://h/db", "quick": True, "rows": 1000, "json": True}
     assert cli("bench", "--rows", "0", code=2).out == ""
