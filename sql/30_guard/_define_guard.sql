@@ -30,6 +30,12 @@ begin
   end if;
   if v_guard.id is null then
     v_guard := fence._new_guard(p_table);
+  elsif exists (
+    select from pg_trigger t
+    where t.tgfoid = fence._guard_function(v_guard.id) and fence._tree_root(t.tgrelid) <> p_table)
+  then
+    -- Somebody put triggers of this guard on a second table: leave that function to it, and take one of our own.
+    v_guard.id := (fence._new_guard(p_table)).id;
   end if;
 
   select n.nspname, c.relname into v_guard.schema_name, v_guard.table_name

@@ -12,5 +12,7 @@ begin
   select g.* into v_guard from fence._guard g where g.id = p_id;
   relid := fence._table_of(v_guard);
   armed := relid is not null and not exists (select from fence._trigger_faults(v_guard, relid));
+exception when sqlstate 'LF010' then  -- its template does not fit the table any more
+  armed := false;
 end
 $$;

@@ -6,7 +6,9 @@ stable
 as $$
 declare
   v_function oid := fence._guard_function(p_guard.id);
-  v_named oid := pg_catalog.to_regclass(pg_catalog.format('%I.%I', p_guard.schema_name, p_guard.table_name));
+  v_named oid := (
+    select c.oid from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = p_guard.schema_name and c.relname = p_guard.table_name);
   v_tables oid[];
 begin
   if exists (select from pg_catalog.pg_trigger t where t.tgrelid = v_named and t.tgfoid = v_function) then

@@ -1,5 +1,5 @@
 -- Presents a claim: from here to the end of this transaction its writes to rows of p_resource are accepted, and nobody takes
--- the lease over before it ends. Several resources by several calls. An expired lease that nobody has asked for passes
+-- the lease over before it ends. Several resources by several calls. p_sequence numbers the write, for tables that ask for it. An expired lease that nobody has asked for passes
 -- here; the table's expiry policy decides in the guard.
 -- The lock comes before any data lock, so that a takeover and the writes cannot deadlock; a rolled-back savepoint takes lock
 -- and claim back together. The claim is a local setting bound to the transaction: it cannot outlive it, whatever a pool does.
@@ -20,9 +20,8 @@ as $$
 declare
   v_set text;
 begin
-  if p_resource is null or p_token is null or p_secret is null or p_sequence is not null then
+  if p_resource is null or p_token is null or p_secret is null then
     perform fence._check_claim(p_resource, p_token, p_secret);
-    perform fence._not_yet('p_sequence');
   end if;
   v_set := set_config('fence.claims', fence._add_claim(fence._claims(), p_resource, p_token, p_secret, p_sequence), true);
   v_set := fence._bound_idle(fence._check_lease(null, p_resource, 'until_superseded'));

@@ -20,8 +20,10 @@ declare
   v_set text;
 begin
   perform fence._check_claim_arrays(p_resources, p_tokens, p_secrets);
-  if p_sequences is not null then
-    perform fence._not_yet('p_sequences');
+  if pg_catalog.cardinality(p_sequences) <> pg_catalog.cardinality(p_resources) then
+    perform fence._raise('LF010', 'the arrays of the claims do not fit together',
+      pg_catalog.format('%s resources, %s sequences.', pg_catalog.cardinality(p_resources), pg_catalog.cardinality(p_sequences)),
+      'Pass one sequence for each claim, null where it has none, or no array.');
   end if;
   for v_claim in
     select q.resource, q.token, q.secret, q.sequence

@@ -27,21 +27,19 @@ declare
 begin
   perform fence._check_choice('p_mode', p_mode, array['enforce'], array['observe']);
   perform fence._check_choice('p_expiry', p_expiry, array['reject', 'until_superseded']);
-  perform fence._check_choice('p_writes', p_writes, array['many'], array['once', 'sequenced']);
+  perform fence._check_choice('p_writes', p_writes, array['many', 'once', 'sequenced']);
   perform fence._check_choice('p_inserts', p_inserts, array['check'], array['allow']);
   perform fence._not_yet(v.parameter)
-  from (values ('p_covering', p_covering is not null), ('p_token_column', p_token_column is not null), ('p_uncatchable', p_uncatchable))
+  from (values ('p_covering', p_covering is not null), ('p_uncatchable', p_uncatchable))
     v (parameter, wanted)
   where v.wanted;
   perform fence._check_table(p_table);
   perform fence._lock_table(p_table, 'share row exclusive');
-  for v_statement in select fence._define_guard(p_table, p_resource, p_mode, p_expiry) loop
+  for v_statement in select fence._define_guard(p_table, p_resource, p_mode, p_expiry, p_writes, p_token_column) loop
     execute v_statement;
   end loop;
 
-  select string_agg(format('%I is null', k.attname), ' or ') into v_null_keys
-  from fence._key_columns(p_table, p_resource) k
-  where not k.not_null;
+  v_null_keys := fence._null_keys(p_table);
   if v_null_keys is not null then
     execute format('select exists (select from %s where %s)', p_table, v_null_keys) into v_found;
     if v_found then

@@ -21,7 +21,7 @@ begin
     where p.kind = 'name' and p.value not in ('@schema', '@table')
     order by p.ordinal
   loop
-    select a.attname, a.attnotnull, a.attgenerated, a.atttypid, a.atttypmod, t.typtype, b.oid as base, b.typtype as base_kind,
+    select a.attname, a.attnum, a.attnotnull, a.attgenerated, a.atttypid, a.atttypmod, t.typtype, b.oid as base, b.typtype as base_kind,
       coalesce(l.collisdeterministic, true) as deterministic
     into v_column
     from pg_catalog.pg_attribute a
@@ -44,15 +44,13 @@ begin
     attname := v_column.attname;
     not_null := v_column.attnotnull and v_column.typtype <> 'd';
     raw := pg_catalog.quote_ident(v_column.attname);
-    moved := 'old.%1$s is distinct from new.%1$s';
+    moved := fence._changed(p_table, v_column.attnum);
     if v_column.base in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype) then
       rendered := v_output;
     elsif v_column.base = 'bool'::regtype then
       rendered := pg_catalog.format($sql$case %s when 't' then 'true' else 'false' end$sql$, v_output);
     elsif v_column.base_kind = 'e' then
       rendered := pg_catalog.format('fence._encode(%s)', v_output);
-      -- by function, not by operator: the enum's owner may have made a cast to text that makes "=" ambiguous
-      moved := 'coalesce(not pg_catalog.enum_eq(old.%1$s, new.%1$s), (old.%1$s is null) <> (new.%1$s is null))';
     elsif v_column.base in ('text'::regtype, 'varchar'::regtype) and v_column.deterministic then
       rendered := pg_catalog.format('fence._encode(%s)', v_output);
       raw := raw || ' collate "C"';
@@ -63,7 +61,6 @@ begin
         'Use a key of type smallint, integer, bigint, text, varchar, uuid, boolean or an enum; for another type, a stored '
           || 'generated column of type text.', p_table);
     end if;
-    moved := pg_catalog.format(moved, raw);
     rendered := pg_catalog.format('case when d.k%s is not null then %s end', v_part.ordinal, rendered);
     return next;
   end loop;

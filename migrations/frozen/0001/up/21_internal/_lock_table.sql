@@ -1,5 +1,6 @@
 -- Locks a table for DDL without stopping its writers for long: each try waits at most one second, and between tries the
--- queue behind it drains. 55P03 after five tries. Runs with the caller's rights.
+-- queue behind it drains. 55P03 after five tries, LF010 above READ COMMITTED.
+-- Runs with the caller's rights.
 create function fence._lock_table(p_table regclass, p_mode text) returns void
 language plpgsql
 volatile
@@ -7,6 +8,11 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform fence._raise('LF010', format('guards are changed at READ COMMITTED, not at %s', upper(current_setting('transaction_isolation'))),
+      'A snapshot taken before the lock would not see what somebody else did to the guard meanwhile.',
+      'begin isolation level read committed;', p_table);
+  end if;
   for v_try in 1 .. 5 loop
     begin
       execute format('lock table %s in %s mode', p_table, p_mode);

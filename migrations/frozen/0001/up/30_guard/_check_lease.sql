@@ -31,5 +31,6 @@ begin
     return v_ttl;
   end if;
   perform fence._refuse(p_table, p_resource);
+  return null;
 end
 $$;

@@ -2,6 +2,8 @@
 create function fence._check_table(p_table oid) returns void
 language plpgsql
 stable
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_class pg_catalog.pg_class;
@@ -17,9 +19,14 @@ begin
     when v_class.relkind = 'v' then 'it is a view: protect the tables under it'
     when v_class.relkind = 'm' then 'it is a materialized view: it has no writers'
     when v_class.relkind = 'f' then 'it is a foreign table: protect it on the server that stores it'
-    when v_class.relkind = 'p' or v_class.relispartition then 'it is partitioned: not available yet'
-    when v_class.relkind <> 'r' then 'it is not a table'
-    when exists (select from pg_catalog.pg_inherits i where p_table in (i.inhrelid, i.inhparent)) then 'it is part of an inheritance tree: not available yet'
+    when v_class.relkind not in ('r', 'p') then 'it is not a table'
+    when fence._tree_root(p_table) <> p_table then pg_catalog.format('writes through %s would pass its guard by: protect that table, and this one '
+      || 'is guarded with it', fence._tree_root(p_table)::regclass)
+    when exists (select from fence._members(p_table) m join pg_catalog.pg_class c on c.oid = m.relid where c.relkind = 'f' or c.relpersistence = 't')
+      then 'a foreign or temporary table is part of it'
+    when exists (
+      select from fence._members(p_table) m join pg_catalog.pg_inherits i on i.inhrelid = m.relid
+      where i.inhparent not in (select o.relid from fence._members(p_table) o)) then 'a child of it has another parent, through which its guard would be passed by'
   end;
   if v_problem is not null then
     perform fence._raise('LF010', pg_catalog.format('%s cannot be protected', coalesce(p_table::regclass::text, 'this')),

@@ -6,7 +6,9 @@ create function fence._define_guard(
   p_table regclass,
   p_resource text,
   p_mode text,
-  p_expiry text
+  p_expiry text,
+  p_writes text,
+  p_token_column name
 ) returns setof text
 language plpgsql
 volatile
@@ -28,6 +30,12 @@ begin
   end if;
   if v_guard.id is null then
     v_guard := fence._new_guard(p_table);
+  elsif exists (
+    select from pg_trigger t
+    where t.tgfoid = fence._guard_function(v_guard.id) and fence._tree_root(t.tgrelid) <> p_table)
+  then
+    -- Somebody put triggers of this guard on a second table: leave that function to it, and take one of our own.
+    v_guard.id := (fence._new_guard(p_table)).id;
   end if;
 
   select n.nspname, c.relname into v_guard.schema_name, v_guard.table_name
@@ -36,24 +44,21 @@ begin
   v_guard.template := p_resource;
   v_guard.mode := coalesce(p_mode, v_guard.mode);
   v_guard.expiry := coalesce(p_expiry, v_guard.expiry);
+  v_guard.writes := coalesce(p_writes, v_guard.writes);
+  v_guard.token_column := nullif(coalesce(p_token_column, v_guard.token_column), '');
   perform fence._check_template(v_guard, p_table);
   v_guard.scope := case when exists (select from fence._key_columns(p_table, p_resource)) then 'row' else 'table' end;
 
+  perform fence._check_token_column(v_guard, p_table);
+
   update fence._guard g
   set schema_name = v_guard.schema_name, table_name = v_guard.table_name, template = v_guard.template,
-    scope = v_guard.scope, mode = v_guard.mode, expiry = v_guard.expiry
+    scope = v_guard.scope, mode = v_guard.mode, expiry = v_guard.expiry, writes = v_guard.writes,
+    token_column = v_guard.token_column
   where g.id = v_guard.id;
   perform fence._create_guard_function(v_guard, p_table);
   perform fence._record(v_event, null, null, null, to_jsonb(v_guard));
 
-  return query
-    select format('create or replace trigger %I %s', t.name, t.definition) from fence._guard_triggers(v_guard, p_table) t;
-  return query
-    select format('alter table %s enable always trigger %I', p_table, t.name) from fence._guard_triggers(v_guard, p_table) t;
-  return query
-    select format('drop trigger %I on %s', t.tgname, p_table)
-    from pg_trigger t
-    where t.tgrelid = p_table and t.tgfoid = to_regprocedure(format('fence.%I()', '_guard_' || v_guard.id))
-      and not exists (select from fence._guard_triggers(v_guard, p_table) w where w.name = t.tgname);
+  return query select fence._arm_statements(v_guard, p_table);
 end
 $$;

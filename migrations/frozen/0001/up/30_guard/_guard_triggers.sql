@@ -1,27 +1,65 @@
--- The triggers of a guard: name and definition (what follows "trigger <name>"), in the order they are made. The names begin
--- with 0 to fire before other triggers of their kind. The WHEN clauses are evaluated by the writer, without a call:
---   0_fence_claim  true only where the transaction has no claim at all: an unaware job fails before its first row
---   0_fence_move   true only where the key changed; it also keeps the key's columns from being retyped or dropped
-create function fence._guard_triggers(p_guard fence._guard, p_table oid) returns table (name text, definition text)
+-- The triggers that a guard has on one table of its tree, in the order they are made; p_table is the guarded table or one under it.
+-- Names begin with 0 to fire before other triggers of their kind, or with ~ to fire after them.
+-- The WHEN clauses are evaluated by the writer, without a call:
+--   0_fence_claim   true only where the transaction has no claim at all: an unaware job fails before its first row
+--   0_fence_move    true only where the key changed; it also keeps the key's columns from being retyped or dropped
+-- A table in no tree checks the new images set-wise and, row by row, the old image of rows that moved. In a tree a row may move between
+-- partitions, which fires no update row trigger, and a parent's row triggers do not see its children's rows: there, both
+-- images set-wise, on every level. The row triggers of a partitioned root are what PostgreSQL clones to a partition made later:
+-- it refuses before anybody has armed it. They are switched off on partitions that have statement triggers (fence._arm_statements).
+--   ~~0_fence_leave  stays on everywhere: a MERGE that moves a row to another partition puts it into no transition table of
+--                    its update, and fires only this before the row leaves; true where a column changed that decides the
+--                    partition or the resource. Last by name, to see what other triggers made of the row.
+create function fence._guard_triggers(p_guard fence._guard, p_table oid)
+returns table (name text, timing text, events text, level text, old_rows boolean, new_rows boolean, condition text, definition text)
 language sql
 stable
 as $$
-  with parts as (
-    select pg_catalog.format('on %s', p_table::regclass) as on_table,
-      pg_catalog.format('execute function fence.%I()', '_guard_' || (p_guard).id) as call,
+  with place as (
+    select c.relkind = 'p' and not c.relispartition as partitioned_root,
+      c.relkind = 'p' or exists (select from pg_catalog.pg_inherits i where p_table in (i.inhrelid, i.inhparent)) as in_tree,
       (select pg_catalog.string_agg(k.moved, ' or ' order by k.ordinal)
-       from fence._key_columns(p_table, (p_guard).template) k) as moved
+       from fence._key_columns(p_table, (p_guard).template) k) as moved,
+      (select pg_catalog.string_agg(fence._changed(p_table, a.attnum), ' or ' order by a.attnum)
+       from pg_catalog.pg_attribute a
+       where a.attrelid = p_table and a.attname in (
+         select k.attname from fence._key_columns(p_table, (p_guard).template) k
+         union all
+         select q.attname from fence._partition_columns(p_table) q)) as left_behind
+    from pg_catalog.pg_class c where c.oid = p_table
+  ), wanted (name, timing, events, level, old_rows, new_rows, condition) as (
+    select v.* from place p, (values
+      ('0_fence_guard', 'before', 'insert or update or delete or truncate', 'statement', false, false, null::text)) v
+    where (p_guard).scope = 'table'
+    union all
+    select v.* from place p, lateral (values
+      ('0_fence_claim', 'before', 'insert or update or delete', 'statement', false, false,
+        'coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''''),
+      ('0_fence_truncate', 'before', 'truncate', 'statement', false, false, null),
+      ('0_fence_insert', 'after', 'insert', 'statement', false, true, null),
+      ('0_fence_update', 'after', 'update', 'statement', p.in_tree, true, null),
+      ('0_fence_delete', 'after', 'delete', 'statement', true, false, null)) v
+    where (p_guard).scope = 'row'
+    union all
+    select '0_fence_move', 'after', 'update', 'row', false, false, p.moved from place p
+    where (p_guard).scope = 'row' and not p.in_tree
+    union all
+    select v.* from place p, lateral (values
+      ('0_fence_row', 'after', 'insert or delete', 'row', false, false, null),
+      ('0_fence_row_update', 'after', 'update', 'row', false, false, '(' || p.moved || ') is not null'),
+      ('~~0_fence_leave', 'before', 'update', 'row', false, false, p.left_behind)) v
+    where p.partitioned_root
+    union all
+    select '~0_fence_stamp', 'before', 'insert or update', 'row', false, false, null from place p
+    where (p_guard).token_column is not null and (not p.in_tree or p.partitioned_root
+      or exists (select from pg_catalog.pg_class c where c.oid = p_table and not c.relispartition and c.relkind = 'r'))
   )
-  select v.name, pg_catalog.format(v.definition, p.on_table, p.call, p.moved)
-  from parts p, (values
-    ('table', '0_fence_guard', 'before insert or update or delete or truncate %1$s for each statement %2$s'),
-    ('row', '0_fence_claim', 'before insert or update or delete %1$s for each statement '
-      || 'when (coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''') %2$s'),
-    ('row', '0_fence_truncate', 'before truncate %1$s for each statement %2$s'),
-    ('row', '0_fence_insert', 'after insert %1$s referencing new table as fence_rows for each statement %2$s'),
-    ('row', '0_fence_update', 'after update %1$s referencing new table as fence_rows for each statement %2$s'),
-    ('row', '0_fence_delete', 'after delete %1$s referencing old table as fence_rows for each statement %2$s'),
-    ('row', '0_fence_move', 'after update %1$s for each row when (%3$s) %2$s')
-  ) v (scope, name, definition)
-  where v.scope = (p_guard).scope
+  select w.name, w.timing, w.events, w.level, w.old_rows, w.new_rows, w.condition,
+    pg_catalog.concat_ws(' ', w.timing, w.events, 'on', p_table::regclass,
+      case when w.old_rows or w.new_rows then 'referencing' end,
+      case when w.old_rows and w.new_rows then 'old table as fence_old_rows' when w.old_rows then 'old table as fence_rows' end,
+      case when w.new_rows then 'new table as fence_rows' end,
+      'for each', w.level, 'when (' || w.condition || ')',
+      pg_catalog.format('execute function fence.%I()', '_guard_' || (p_guard).id))
+  from wanted w
 $$;

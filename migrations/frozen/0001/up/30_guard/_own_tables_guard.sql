@@ -1,11 +1,14 @@
 -- The guard of pyfence's own tables: only its definer functions write them. pg_write_all_data, and a superuser who is not the
--- schema's owner, are refused with 42501; lease rows are never deleted and a token never goes down, whoever asks.
+-- schema's owner, are refused with 42501; lease rows are never deleted and a token never goes down, whoever asks. A logical replication worker passes.
 create function fence._own_tables_guard() returns trigger
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if fence._is_apply_worker() then
+    return null;
+  end if;
   if tg_level = 'ROW' then
     perform fence._raise('42501', 'a token never goes down', format('Token %s of %L cannot become %s.', old.token, old.resource, new.token),
       'Change leases through acquire, renew, release and revoke only.', tg_relid);

@@ -1,4 +1,5 @@
--- Why fence._check_lease did not accept a claim on a resource, in words; the lease row is locked by now. Always raises.
+-- Why fence._check_lease did not accept a claim on a resource, in words; the lease row is locked by now. Raises, unless the writer is
+-- a logical replication worker.
 create function fence._refuse(p_table oid, p_resource text) returns void
 language plpgsql
 volatile
@@ -10,6 +11,9 @@ declare
   v_lease fence._lease;
   v_code text;
 begin
+  if fence._is_apply_worker() then
+    return;
+  end if;
   if v_claims is null then
     perform fence._refuse_unclaimed(p_table);
   elsif coalesce(v_token, '') = '' then

@@ -1,10 +1,13 @@
 -- What a row-scope guard says before a statement: LF004 without any claim; LF005 for a TRUNCATE, which no claim on single
--- rows covers.
+-- rows covers. A logical replication worker passes.
 create function fence._refuse_statement(p_table oid, p_operation text) returns void
 language plpgsql
 stable
 as $$
 begin
+  if fence._is_apply_worker() then
+    return;
+  end if;
   if p_operation = 'TRUNCATE' and fence._claims() is not null then
     perform fence._raise('LF005', pg_catalog.format('no claim covers TRUNCATE of %s', p_table::regclass),
       'Each row of the table belongs to a resource of its own; a TRUNCATE would remove rows of every one.',

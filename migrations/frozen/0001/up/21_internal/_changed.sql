@@ -1,0 +1,17 @@
+-- The condition, within a row trigger, that an update changed a column. Text is compared byte by byte; an enum by function, not by
+-- operator, because its owner may have made a cast to text that makes "=" ambiguous; for types of other schemas: always.
+create function fence._changed(p_table oid, p_attnum smallint) returns text
+language sql
+stable
+as $$
+  select case
+    when b.typtype = 'e' then
+      pg_catalog.format('coalesce(not pg_catalog.enum_eq(old.%1$I, new.%1$I), (old.%1$I is null) <> (new.%1$I is null))', a.attname)
+    when b.typnamespace <> 'pg_catalog'::regnamespace then 'true'
+    else pg_catalog.format('old.%1$I%2$s is distinct from new.%1$I%2$s', a.attname,
+      case when b.typcollation <> 0 then ' collate "C"' else '' end)
+  end
+  from pg_catalog.pg_attribute a
+  join pg_catalog.pg_type b on b.oid = fence._base_type(a.atttypid)
+  where a.attrelid = p_table and a.attnum = p_attnum
+$$;

@@ -1,0 +1,18 @@
+-- Where a guard sits (null: nowhere, or its triggers are gone) and whether it is armed. For the views, whose functions run with the
+-- reader's rights.
+create function fence._guard_state(p_id integer, out relid oid, out armed boolean)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_guard fence._guard;
+begin
+  select g.* into v_guard from fence._guard g where g.id = p_id;
+  relid := fence._table_of(v_guard);
+  armed := relid is not null and not exists (select from fence._trigger_faults(v_guard, relid));
+exception when sqlstate 'LF010' then  -- its template does not fit the table any more
+  armed := false;
+end
+$$;

@@ -1,0 +1,15 @@
+-- The token to stamp on a row of a resource: that of the transaction's claim. The guard verifies the claim after the statement.
+-- Without one the row keeps what it has: the statement fails, or a replication worker made it.
+create function fence._stamp(p_resource text, p_present bigint) returns bigint
+language plpgsql
+stable
+as $$
+declare
+  v_token text := pg_catalog.split_part(fence._claim_on(fence._claims(), p_resource), ' ', 1);
+begin
+  if v_token ~ '^[0-9]{1,18}$' then
+    return v_token::bigint;
+  end if;
+  return p_present;
+end
+$$;

@@ -1,0 +1,33 @@
+-- What is wrong with the triggers of a guard on a table and everything under it, one row for each fault; none: it is armed. Compares
+-- what should be there (fence._guard_triggers) with the catalog, part by part. 'unarmed' is a table of the tree that has no statement trigger
+-- at all: a partition or a child made after protect.
+create function fence._trigger_faults(p_guard fence._guard, p_table oid) returns table (relid oid, name text, fault text)
+language sql
+stable
+as $$
+  with wanted as (
+    select m.relid, m.depth, w.*,
+      case w.level when 'row' then 1 else 0 end | case w.timing when 'before' then 2 else 0 end
+        | case when w.events like '%insert%' then 4 else 0 end | case when w.events like '%delete%' then 8 else 0 end
+        | case when w.events like '%update%' then 16 else 0 end | case when w.events like '%truncate%' then 32 else 0 end as type
+    from fence._members(p_table) m cross join lateral fence._guard_triggers(p_guard, m.relid) w
+  ), judged as (
+    select w.relid, w.name, t.oid is not null as found,
+      case
+        when t.oid is null then 'missing'
+        when t.tgfoid is distinct from fence._guard_function(p_guard.id) then 'calls another function'
+        when t.tgtype <> w.type or t.tgnargs <> 0 or t.tgattr <> '' or t.tgdeferrable
+          or t.tgoldtable is distinct from (case when w.old_rows and w.new_rows then 'fence_old_rows' when w.old_rows then 'fence_rows' end)
+          or t.tgnewtable is distinct from (case when w.new_rows then 'fence_rows' end)
+          or fence._plain_condition(w.condition) is distinct from fence._plain_condition(
+            pg_catalog.substring(pg_catalog.pg_get_triggerdef(t.oid), ' WHEN (.*) EXECUTE FUNCTION '))
+          then 'is defined differently'
+        when t.tgenabled <> 'A' then 'is not ENABLE ALWAYS'
+      end as fault
+    from wanted w
+    left join pg_catalog.pg_trigger t on t.tgrelid = w.relid and t.tgname = w.name
+  )
+  select j.relid, j.name, case when pg_catalog.bool_or(j.found) over (partition by j.relid) then j.fault else 'unarmed' end
+  from judged j
+  where j.fault is not null
+$$;
