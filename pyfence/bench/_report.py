@@ -32,7 +32,7 @@ def table(results: list[Result]) -> Table:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
-        caption="Time in microseconds for each row, transaction or pair; medians. 'Half lie in': of the rounds' ratios.",
+        caption="Time in microseconds for each row, transaction or pair; medians of the rounds.",
         caption_justify="left",
     )
     shown.add_column("case")
