@@ -54,7 +54,7 @@ class Work:
         tenants = self._place.protect(by_row, "bulk:{tenant}", range(_sql.TENANTS))
         claims = tuple(list(column) for column in zip(*tenants, strict=True))
         return Group(
-            name=f"bulk UPDATE of {rows} rows",
+            name=f"bulk UPDATE, {rows} rows",
             each="row",
             operations=rows,
             rounds=self._size.bulk_rounds,
@@ -101,7 +101,7 @@ class Work:
         variants = (
             Variant("unguarded", transactions(plain, None)),
             Variant(
-                "durable commit" if durable else "without durable commit",
+                "durable" if durable else "not durable",
                 transactions(guarded, claim),
                 measure="wall" if durable else "cpu",
                 target=1.3 if durable else 2.0,
@@ -140,7 +140,7 @@ class Work:
             each="row",
             operations=count,
             rounds=self._size.rounds,
-            variants=(Variant("unguarded", unguarded), Variant("against a plain UPDATE", fenced)),
+            variants=(Variant("unguarded", unguarded), Variant("against an UPDATE", fenced)),
             tidy=self._place.vacuum(plain, guarded),
         )
 
@@ -167,7 +167,7 @@ class Work:
             each="pair",
             operations=count,
             rounds=self._size.rounds,
-            variants=(Variant("unguarded", upserts), Variant("against a bare upsert", leases)),
+            variants=(Variant("unguarded", upserts), Variant("against an upsert", leases)),
             tidy=self._place.vacuum(table),
         )
 

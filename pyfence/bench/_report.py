@@ -27,11 +27,17 @@ def console(*, quiet: bool) -> Console:
 
 
 def table(results: list[Result]) -> Table:
-    """Medians, ratios with the middle half of the rounds, and targets."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    shown.add_column("guarded against unguarded")
-    for heading in ("measured", "unguarded", "guarded", "ratio", "middle half", "target"):
-        shown.add_column(heading, justify="left" if heading == "measured" else "right", no_wrap=True)
+    """Without and with a guard: medians, ratios, the range of the middle half of the rounds, and targets."""
+    shown = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        caption="Time in microseconds for each row, transaction or pair; medians of the rounds.",
+        caption_justify="left",
+    )
+    shown.add_column("case")
+    for heading in ("time", "without", "with", "ratio", "half lie in", "target"):
+        shown.add_column(heading, justify="left" if heading == "time" else "right", no_wrap=True)
     group = ""
     for result in results:
         if result.group != group:
@@ -41,14 +47,18 @@ def table(results: list[Result]) -> Table:
         colour = {None: "", True: "green", False: "yellow"}[result.within]
         shown.add_row(
             f"  {result.variant}",
-            f"{measured}, us/{result.each}",
-            f"{result.unguarded:.2f}",
-            f"{result.guarded:.2f}",
-            Text(f"{result.ratio:.2f}", style=colour),
-            f"{result.ratio_low:.2f}..{result.ratio_high:.2f}",
+            measured,
+            _short(result.unguarded),
+            _short(result.guarded),
+            Text(_short(result.ratio), style=colour),
+            f"{_short(result.ratio_low)}..{_short(result.ratio_high)}",
             "" if result.target is None else f"<= {result.target:.2f}",
         )
     return shown
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
 def machine() -> dict[str, Any]:

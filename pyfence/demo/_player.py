@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import queue
 import sys
+import threading
 from typing import Any
 
 import psycopg
@@ -107,17 +110,25 @@ def _refusal(error: pyfence.FenceError) -> Answer:
 
 
 def main() -> None:
-    """Answer until stdin ends, which it also does when the process that plays the story dies."""
+    """Answer requests until stdin ends, which it also does when the process that plays the story dies."""
     logging.getLogger("pyfence").setLevel(logging.ERROR)  # that a lease is lost is the story, not news
-    player: Player | None = None
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    player = Player(**json.loads(requests.get()))
+    _reply({"ready": True})
+    while True:
+        _reply(answer(player, json.loads(requests.get())))
+
+
+def _read(requests: queue.SimpleQueue[str]) -> None:
+    """In a thread of its own, so that the end of stdin ends us at once, also in the middle of waiting for a lease."""
     for line in sys.stdin:
-        request = json.loads(line)
-        if player is None:
-            player = Player(**request)
-            reply: Answer = {"ready": True}
-        else:
-            reply = answer(player, request)
-        print(json.dumps(reply), flush=True)
+        requests.put(line)
+    os._exit(0)
+
+
+def _reply(reply: Answer) -> None:
+    print(json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

@@ -68,12 +68,24 @@ class Show:
 
     def _tables(self, record: Record) -> None:
         """Who held which token, and what became of each write."""
-        leases = Table(title="Who held which token", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        leases = Table(
+            title="Who held which token",
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            collapse_padding=True,
+        )
         for heading in ("act", "from", "resource", "holder", "token"):
             leases.add_column(heading, no_wrap=True)
         for held in record.leases:
             leases.add_row(str(held.act), f"{held.at:.2f} s", held.resource, held.who, str(held.token))
-        writes = Table(title="Which writes were accepted", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        writes = Table(
+            title="Which writes were accepted",
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            collapse_padding=True,
+        )
         for heading in ("act", "writer", "token", "table", "outcome", "as promised"):
             writes.add_column(heading, no_wrap=True)
         for write in record.writes:

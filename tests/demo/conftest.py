@@ -52,7 +52,7 @@ class Runner:
     def run(self, what: str = "demo", *, before: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
         """Start it and wait for its end."""
         process = self.start(what, before=before, **options)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=90)
         return subprocess.CompletedProcess([], process.returncode, out, err)
 
     def left_running(self, patience: float = 0.0) -> list[str]:

@@ -16,12 +16,12 @@ groups.SINGLE_ROWS = 100
 groups.QUICK = dataclasses.replace(groups.QUICK, transactions=5, durable_transactions=2, bulk_rounds=1, rounds=1)
 """
 EXPECTED = [
-    ("bulk UPDATE of 500 rows", "table scope", "cpu", 1.10),
-    ("bulk UPDATE of 500 rows", "row scope, 10 claims", "cpu", 1.75),
-    ("transaction of one row", "without durable commit", "cpu", 2.0),
-    ("fenced_update()", "against a plain UPDATE", "cpu", None),
-    ("acquire and release", "against a bare upsert", "cpu", None),
-    ("transaction of one row", "durable commit", "wall", 1.3),
+    ("bulk UPDATE, 500 rows", "table scope", "cpu", 1.10),
+    ("bulk UPDATE, 500 rows", "row scope, 10 claims", "cpu", 1.75),
+    ("transaction of one row", "not durable", "cpu", 2.0),
+    ("fenced_update()", "against an UPDATE", "cpu", None),
+    ("acquire and release", "against an upsert", "cpu", None),
+    ("transaction of one row", "durable", "wall", 1.3),
 ]
 
 
