@@ -167,3 +167,11 @@ def check_refusal(diag: Any, *, table: str = "", schema: str = "public", secrets
     for secret in secrets:
         if any(secret in text for text in [*texts.values(), diag.context or "", diag.internal_query or ""]):
             pytest.fail(f"a secret in {texts} {diag.context}")
+
+
+def by_hand(db: Database, function: str, *arguments: str) -> str:
+    """A call of a private function as SQL, with null for whatever further parameters it has."""
+    ((count,),) = db.execute(
+        "select pronargs from pg_proc where pronamespace = 'fence'::regnamespace and proname = %s", (function,)
+    )
+    return f"select fence.{function}({', '.join([*arguments, *['null'] * (count - len(arguments))])})"
