@@ -5,12 +5,8 @@ language plpgsql
 stable
 as $$
 declare
-  v_columns smallint[] := array(
-    select a.attnum from pg_catalog.pg_attribute a
-    where a.attrelid = p_table and a.attnum > 0 and not a.attisdropped and p_key ? a.attname::text
-    order by a.attnum);
+  v_columns smallint[] := array(select c.attnum from fence._columns_in(p_table, p_key) c);
   v_index pg_catalog.pg_index;
-  v_source text;
 begin
   select i.* into v_index
   from pg_catalog.pg_index i
@@ -25,17 +21,12 @@ begin
         (select pg_catalog.string_agg(pg_catalog.quote_ident(j.name), ', ') from pg_catalog.jsonb_object_keys(p_key) j (name))),
       'Pass all the columns of one primary key or unique constraint, and no other.', p_table);
   end if;
-  v_source := fence._record_source(p_table, p_key, '$1');
   return (
-    select pg_catalog.string_agg(pg_catalog.format('%1$s.%2$I operator(%3$I.%4$s) (select v.%2$I from %5$s v)',
-      p_alias, a.attname, n.nspname, o.oprname, v_source), ' and ' order by a.attnum)
+    select pg_catalog.string_agg(pg_catalog.format('%s.%I %s %s', p_alias, a.attname, fence._equality(k.opclass),
+      fence._value(p_table, a.attnum, '$1')), ' and ')
     from unnest(v_index.indkey::smallint[], v_index.indclass::oid[]) k (attnum, opclass)
     join pg_catalog.pg_attribute a on a.attrelid = p_table and a.attnum = k.attnum
-    join pg_catalog.pg_opclass c on c.oid = k.opclass
-    join pg_catalog.pg_amop m on m.amopfamily = c.opcfamily and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
-      and m.amopstrategy = 3
-    join pg_catalog.pg_operator o on o.oid = m.amopopr
-    join pg_catalog.pg_namespace n on n.oid = o.oprnamespace
+    where k.opclass is not null
   );
 end
 $$;

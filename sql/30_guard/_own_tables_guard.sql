@@ -6,19 +6,20 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if fence._is_apply_worker() then
+  if tg_level = 'STATEMENT' and not (tg_relid = 'fence._lease'::regclass and tg_op in ('DELETE', 'TRUNCATE'))
+    and current_user = (select pg_get_userbyid(c.relowner) from pg_class c where c.oid = tg_relid)
+  then
     return null;
-  end if;
-  if tg_level = 'ROW' then
+  elsif fence._is_apply_worker() then
+    return null;
+  elsif tg_level = 'ROW' then
     perform fence._raise('42501', 'a token never goes down', format('Token %s of %L cannot become %s.', old.token, old.resource, new.token),
       'Change leases through acquire, renew, release and revoke only.', tg_relid);
   elsif tg_relid = 'fence._lease'::regclass and tg_op in ('DELETE', 'TRUNCATE') then
     perform fence._raise('42501', 'leases are never deleted', 'A deleted lease would forget its tokens.',
       'End a lease with fence.revoke; forget old events with fence.prune.', tg_relid);
-  elsif current_user <> (select pg_get_userbyid(c.relowner) from pg_class c where c.oid = tg_relid) then
-    perform fence._raise('42501', format('%s is written by pyfence''s functions only', tg_relid::regclass),
-      format('The role is %I.', current_user), 'Call the functions of schema fence.', tg_relid);
   end if;
-  return null;
+  perform fence._raise('42501', format('%s is written by pyfence''s functions only', tg_relid::regclass),
+    format('The role is %I.', current_user), 'Call the functions of schema fence.', tg_relid);
 end
 $$;

@@ -17,7 +17,8 @@ begin
   elsif exists (select from fence._key_columns(p_table, v_guard.template) k where not p_key ? k.attname) then
     v_rows := format('%s r where %s', p_table, fence._key_condition(p_table, p_key, 'r'));
   else
-    v_rows := format('%s r', fence._record_source(p_table, p_key, '$1'));
+    select format('(select %s) r', string_agg(format('%s as %I', fence._value(p_table, c.attnum, '$1'), c.attname), ', ')) into v_rows
+    from fence._columns_in(p_table, p_key) c;
   end if;
   return fence._name_query(v_guard, p_table, v_rows);
 end

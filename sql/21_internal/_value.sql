@@ -1,0 +1,16 @@
+-- The expression that reads a column's value, in the column's type, from a JSON object (the expression p_source). Common types are
+-- converted directly; the others the way jsonb_to_record does it, which knows arrays, composites and lengths.
+create function fence._value(p_table oid, p_attnum smallint, p_source text) returns text
+language sql
+stable
+as $$
+  select case
+    when a.atttypid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'numeric'::regtype, 'float8'::regtype, 'bool'::regtype,
+      'text'::regtype, 'varchar'::regtype, 'uuid'::regtype, 'date'::regtype, 'timestamptz'::regtype)
+    then pg_catalog.format('pg_catalog.jsonb_object_field_text(%s, %L)::pg_catalog.%I', p_source, a.attname, t.typname)
+    else pg_catalog.format('(select v.%1$I from pg_catalog.jsonb_to_record(%2$s) as v (%1$I %3$s))', a.attname, p_source,
+      pg_catalog.format_type(a.atttypid, a.atttypmod))
+  end
+  from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
+  where a.attrelid = p_table and a.attnum = p_attnum
+$$;
