@@ -1,5 +1,5 @@
 -- The condition that finds a row by its key, $1 as jsonb. LF010 unless the columns are exactly those of a unique index that
--- is valid, immediate, and neither partial nor over expressions. The comparison is the index's own equality operator.
+-- is valid, immediate, under the columns' own collations, and neither partial nor over expressions. The comparison is the index's own equality operator.
 create function fence._key_condition(p_table oid, p_key jsonb, p_alias text) returns text
 language plpgsql
 stable
@@ -13,6 +13,10 @@ begin
   where i.indrelid = p_table and i.indisunique and i.indisvalid and i.indimmediate and i.indpred is null and i.indexprs is null
     and i.indnkeyatts = pg_catalog.cardinality(v_columns)
     and (i.indkey::smallint[])[0 : i.indnkeyatts - 1] <@ v_columns
+    and not exists (
+      select from unnest(i.indkey::smallint[], i.indcollation::oid[]) k (attnum, collation_oid)
+      join pg_catalog.pg_attribute a on a.attrelid = p_table and a.attnum = k.attnum
+      where k.collation_oid <> a.attcollation)
   order by i.indisprimary desc, i.indexrelid
   limit 1;
   if not found then
