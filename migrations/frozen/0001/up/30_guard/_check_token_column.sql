@@ -1,4 +1,5 @@
--- LF010 unless a guard's token column is one that the guard can stamp: a bigint, not generated, and no part of the key; and no key
+-- LF010 unless a guard's token column is one that the guard can stamp: a bigint, not generated, no part of the key
+-- or of a partition key; and no key
 -- column is generated, whose value is not there yet when a row is stamped.
 create function fence._check_token_column(p_guard fence._guard, p_table oid) returns void
 language plpgsql
@@ -15,6 +16,7 @@ begin
       when a.atttypid <> 'int8'::regtype then 'it is not a bigint'
       when a.attgenerated <> '' or a.attidentity <> '' then 'it is generated'
       when exists (select from fence._key_columns(p_table, p_guard.template) k where k.attname = p_guard.token_column) then 'it is part of the key'
+      when exists (select from fence._partition_columns(p_table) q where q.attname = p_guard.token_column) then 'it decides the partition of a row'
       when exists (
         select from fence._key_columns(p_table, p_guard.template) k
         join pg_catalog.pg_attribute g on g.attrelid = p_table and g.attname = k.attname

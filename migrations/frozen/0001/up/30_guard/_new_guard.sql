@@ -1,5 +1,5 @@
 -- A registry row, with the defaults of a new guard, for a table that has none. Rows left behind under the table's name, by a
--- table that is gone, go.
+-- table that is gone, go, with the writes counted for it.
 create function fence._new_guard(p_table oid) returns fence._guard
 language plpgsql
 volatile
@@ -13,6 +13,7 @@ begin
   delete from fence._guard g
   where g.schema_name = v_guard.schema_name and g.table_name = v_guard.table_name
     and not exists (select from pg_catalog.pg_trigger t where t.tgfoid = fence._guard_function(g.id));
+  delete from fence._accepted a where not exists (select from fence._guard g where g.id = a.guard);
   perform fence._drop_unused_functions();
   insert into fence._guard as g (schema_name, table_name, template, template_schema, template_table, scope, mode, expiry,
     writes, inserts, uncatchable, protected_at, protected_by)

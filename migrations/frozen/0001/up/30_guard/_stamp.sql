@@ -7,9 +7,9 @@ as $$
 declare
   v_token text := pg_catalog.split_part(fence._claim_on(fence._claims(), p_resource), ' ', 1);
 begin
-  if v_token ~ '^[0-9]{1,18}$' then
-    return v_token::bigint;
-  end if;
-  return p_present;
+  return case
+    when v_token ~ '^[0-9]{1,19}$' then case when v_token::numeric <= 9223372036854775807 then v_token::bigint else p_present end
+    else p_present
+  end;
 end
 $$;
