@@ -11,9 +11,9 @@ declare
   v_reader text[] := array['resource_name', 'resource_for', 'schema_version', '_resource_query', '_encode', '_raise'];
   v_client text[] := v_reader || array['acquire', 'renew', 'renew_all', 'release', 'present', 'present_all', 'fenced_update',
     '_update_statement'];
-  v_monitor text[] := v_reader || array['_guard_state'];
-  v_admin text[] := v_monitor || array['revoke', 'protect', 'set_mode', 'unprotect', '_not_yet', '_check_choice', '_check_table',
-    '_lock_table', '_define_guard', '_undefine_guard', '_drop_unused_functions', '_template_of', '_null_keys'];
+  v_monitor text[] := v_reader || array['audit', '_audit', '_audit_sessions', '_guard_state'];
+  v_admin text[] := v_monitor || array['revoke', 'protect', 'set_mode', 'unprotect', 'repair', '_repairs', '_rearm', '_not_yet', '_check_choice',
+    '_check_table', '_lock_table', '_define_guard', '_undefine_guard', '_drop_unused_functions', '_template_of', '_null_keys'];
 begin
   if p_kind is null or p_kind not in ('client', 'admin', 'monitor') then
     perform fence._raise('LF010', format('there is no role kind %L', p_kind), 'The kinds are client, admin and monitor.',

@@ -1,0 +1,22 @@
+-- The part of fence.audit that needs the schema owner's rights: everything but the sessions.
+create function fence._audit()
+returns table (severity text, code text, object text, detail text, remedy text)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_guard fence._guard;
+begin
+  for v_guard in select g.* from fence._guard g order by g.id loop
+    return query select a.* from fence._audit_guard(v_guard) a;
+  end loop;
+  return query select a.* from fence._audit_strays() a;
+  return query select a.* from fence._audit_own_tables() a;
+  return query select a.* from fence._audit_functions() a;
+  return query select a.* from fence._audit_schema_rights() a;
+  return query select a.* from fence._audit_prepared() a;
+  return query select a.* from fence._audit_settings() a;
+end
+$$;

@@ -1,0 +1,59 @@
+"""Reading the audit, and making faults as the role that can: in one transaction of a superuser's that acts as each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from harness import Connection
+
+#: Logins that may act as a role that cannot log in itself.
+LOGINS = {"table_owner": "app_owner"}
+
+
+class Finding(NamedTuple):
+    """A row of fence.audit()."""
+
+    severity: str
+    code: str
+    object: str
+    detail: str
+    remedy: str
+
+    @property
+    def short(self) -> tuple[str, str, str]:
+        return self.severity, self.code, self.object
+
+
+class Stage:
+    """A transaction in which every role does its part; rolled back at the end."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.notices: list[str] = []
+        connection.add_notice_handler(lambda diag: self.notices.append(str(diag.message_primary)))
+
+    def run(self, role: str, *statements: str) -> None:
+        """Run statements as a role."""
+        for statement in statements:
+            self.rows(role, statement)
+
+    def rows(self, role: str, statement: str, params: Sequence[object] | None = None) -> list[tuple[object, ...]]:
+        """Run one statement as a role and return its rows. After an error the transaction is as before it."""
+        with self.connection.transaction():
+            self.connection.execute(f"set local session authorization {LOGINS.get(role, role)}")
+            if role in LOGINS:
+                self.connection.execute(f"set local role {role}")
+            cursor = self.connection.execute(statement, params, prepare=False)
+            rows = cursor.fetchall() if cursor.description else []
+            self.connection.execute("set local session authorization default")
+        return rows
+
+    def audit(self, role: str = "monitor") -> list[Finding]:
+        """What the audit says, as an ordinary monitor."""
+        return [Finding(*map(str, row)) for row in self.rows(role, "select * from fence.audit()")]
+
+    def armed(self) -> dict[str, bool]:
+        """Whether each guard is armed, by the table's name in the registry."""
+        found = self.rows("monitor", "select table_name, armed from fence.protected_tables")
+        return {str(name): bool(yes) for name, yes in found}

@@ -1,0 +1,300 @@
+"""Every way to break a guard is found, named, and mended by the remedy as it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from audit.findings import Stage
+from harness import SUPERUSER
+
+OWNER = "table_owner"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: who makes it how, the findings, the registry names of the guards it disarms, who mends it."""
+
+    statements: tuple[str, ...]
+    findings: tuple[tuple[str, str, str], ...]
+    disarmed: tuple[str, ...] = ()
+    role: str = OWNER
+    mender: str = "app_owner"
+
+
+def error(code: str, table: str) -> tuple[str, str, str]:
+    return "error", code, f"public.{table}"
+
+
+def warning(code: str, table: str) -> tuple[str, str, str]:
+    return "warning", code, f"public.{table}"
+
+
+def info(code: str, table: str) -> tuple[str, str, str]:
+    return "info", code, f"public.{table}"
+
+
+IMPOSTOR = "create function public.nothing() returns trigger language plpgsql as $$ begin return null; end $$"
+
+FAULTS = {
+    "disabled": Fault(
+        ('alter table public.report disable trigger "0_fence_update"',),
+        (error("guard-disabled", "report"),),
+        ("report",),
+    ),
+    "all disabled": Fault(
+        ("alter table public.plain disable trigger all",), (error("guard-disabled", "plain"),), ("plain",)
+    ),
+    "origin only": Fault(
+        ('alter table public.report enable trigger "0_fence_delete"',),
+        (error("guard-not-always", "report"),),
+        ("report",),
+    ),
+    "replica only": Fault(
+        ('alter table public.report enable replica trigger "0_fence_move"',),
+        (error("guard-not-always", "report"),),
+        ("report",),
+    ),
+    "dropped": Fault(
+        ('drop trigger "0_fence_truncate" on public.report',), (error("guard-missing", "report"),), ("report",)
+    ),
+    "renamed trigger": Fault(
+        ('alter trigger "0_fence_update" on public.report rename to mine',),
+        (error("guard-missing", "report"), warning("guard-extra", "report")),
+        ("report",),
+    ),
+    "replaced": Fault(
+        (
+            IMPOSTOR,
+            'create or replace trigger "0_fence_guard" before insert or update or delete or truncate on public.plain'
+            " for each statement execute function public.nothing()",
+            'alter table public.plain enable always trigger "0_fence_guard"',
+        ),
+        # No trigger of the guard is left: the table is found by its name.
+        (error("table-unguarded", "plain"), error("guard-replaced", "plain")),
+        ("plain",),
+    ),
+    "replaced by a constraint trigger": Fault(
+        (
+            IMPOSTOR,
+            'drop trigger "0_fence_delete" on public.report',
+            'create constraint trigger "0_fence_delete" after delete on public.report'
+            " for each row execute function public.nothing()",
+        ),
+        (error("guard-replaced", "report"),),
+        ("report",),
+    ),
+    "defined differently": Fault(
+        (
+            'create or replace trigger "0_fence_guard" before insert or update or delete or truncate on public.plain'
+            " for each statement when (false) execute function fence._guard_1()",
+            'alter table public.plain enable always trigger "0_fence_guard"',
+        ),
+        (error("guard-altered", "plain"),),
+        ("plain",),
+        role="app_owner",
+    ),
+    "defined for fewer columns": Fault(
+        (
+            'drop trigger "0_fence_claim" on public.report',
+            'create trigger "0_fence_claim" before insert or delete or update of body on public.report'
+            " for each statement when (coalesce(current_setting('fence.claims', true), '') = '') execute function fence._guard_2()",
+            'alter table public.report enable always trigger "0_fence_claim"',
+        ),
+        (error("guard-altered", "report"),),
+        ("report",),
+        role="app_owner",
+    ),
+    "an extra trigger": Fault(
+        ("create trigger zz before insert on public.plain for each row execute function fence._guard_1()",),
+        (warning("guard-extra", "plain"),),
+        role="app_owner",
+    ),
+    "middle level without its guard": Fault(
+        ('drop trigger "0_fence_insert" on public.tree_m',),
+        (error("guard-missing", "tree_m"), error("row-guard-off", "tree_m1")),
+        ("tree",),
+    ),
+    "middle level without any guard": Fault(
+        tuple(
+            f'drop trigger "0_fence_{name}" on public.tree_m'
+            for name in ("claim", "truncate", "insert", "update", "delete")
+        ),
+        (error("guard-missing", "tree_m"), error("row-guard-off", "tree_m1")),
+        ("tree",),
+    ),
+    "row triggers off on a new partition": Fault(
+        (
+            "create table public.tree_n1 partition of public.tree_m for values in ('n')",
+            "alter table public.tree_n1 disable trigger all",
+        ),
+        (
+            error("guard-disabled", "tree_n1"),
+            error("guard-missing", "tree_n1"),
+            error("row-guard-off", "tree_n1"),
+        ),
+        ("tree",),
+    ),
+    "a row trigger that must stay on, off on a leaf": Fault(
+        ('alter table public.tree_a disable trigger "~~0_fence_leave"',),
+        (error("guard-disabled", "tree_a"),),
+        ("tree",),
+    ),
+    "a row trigger of a middle level off": Fault(
+        ('alter table only public.tree_m disable trigger "0_fence_row"',),
+        (error("guard-disabled", "tree_m"),),
+        ("tree",),
+    ),
+    "a new partition": Fault(
+        ("create table public.tree_b partition of public.tree for values in ('b')",),
+        (warning("partition-unarmed", "tree_b"),),
+        ("tree",),
+    ),
+    "a new partition, two levels down": Fault(
+        ("create table public.tree_n1 partition of public.tree_m for values in ('n')",),
+        (warning("partition-unarmed", "tree_n1"),),
+        ("tree",),
+    ),
+    "an attached partition": Fault(
+        (
+            "create table public.tree_b (id int, region text, body text)",
+            "alter table public.tree attach partition public.tree_b for values in ('b')",
+        ),
+        (warning("partition-unarmed", "tree_b"),),
+        ("tree",),
+    ),
+    "a new child": Fault(
+        ("create table public.child_2 () inherits (public.parent)",),
+        (error("child-unguarded", "child_2"),),
+        ("parent",),
+    ),
+    "a detached partition": Fault(
+        ("alter table public.tree detach partition public.tree_a",), (warning("guard-elsewhere", "tree_a"),)
+    ),
+    "a partition attached again": Fault(
+        (
+            "alter table public.tree detach partition public.tree_a",
+            "alter table public.tree attach partition public.tree_a for values in ('a')",
+        ),
+        (warning("row-guard-on", "tree_a"),),
+        ("tree",),
+    ),
+    "a copy's trigger": Fault(
+        (
+            "create table public.copy (like public.plain)",
+            "revoke truncate on public.copy from app, outsider",
+            "alter table public.copy owner to table_owner",
+            "create trigger copied before insert on public.copy for each statement execute function fence._guard_1()",
+        ),
+        (warning("guard-elsewhere", "copy"),),
+        role="app_owner",
+    ),
+    "attached to an unguarded root": Fault(
+        (
+            "create table public.above (id int, tenant text, body text, token bigint) partition by list (tenant)",
+            "alter table public.report alter tenant set not null",
+            "alter table public.above attach partition public.report for values in ('a')",
+        ),
+        (error("guard-bypassed", "report"),),
+        ("report",),
+    ),
+    "inherits from an unguarded parent": Fault(
+        ("create table public.above (id int)", "alter table public.child inherit public.above"),
+        (error("guard-bypassed", "child"),),
+    ),
+    "renamed": Fault(("alter table public.plain rename to plainer",), (info("table-renamed", "plainer"),)),
+    "moved": Fault(
+        ("create schema elsewhere authorization table_owner", "alter table public.plain set schema elsewhere"),
+        (("info", "table-renamed", "elsewhere.plain"),),
+        role=SUPERUSER,
+    ),
+    "dropped and made again": Fault(
+        ("drop table public.report", "create table public.report (id int primary key, body text, token bigint)"),
+        (error("table-unguarded", "report"), error("guard-missing", "report")),
+        ("report",),
+    ),
+    "swapped": Fault(
+        ("alter table public.plain rename to plain_old", "create table public.plain (id int)"),
+        (error("table-swapped", "plain"),),
+    ),
+    "table dropped": Fault(
+        ("drop table public.report",), (warning("guard-orphaned", "report"),), ("report",), mender="fence_owner"
+    ),
+    "unlogged": Fault(
+        ("alter table public.report set unlogged",), (warning("table-unlogged", "report"),), mender=OWNER
+    ),
+    "a rule that redirects": Fault(
+        ("create rule away as on insert to public.report do instead nothing",),
+        (warning("rule-instead", "report"),),
+        mender=OWNER,
+    ),
+    "a trigger after the leaving row": Fault(
+        (
+            IMPOSTOR,
+            'create trigger "~~~late" before update on public.tree for each row execute function public.nothing()',
+        ),
+        (error("trigger-after-guard", "tree"),),
+        ("tree",),
+        mender=OWNER,
+    ),
+    "a trigger after the stamp": Fault(
+        (
+            IMPOSTOR,
+            'create trigger "\u00e4" before insert on public.report for each row execute function public.nothing()',
+        ),
+        (warning("trigger-after-guard", "report"),),
+        mender=OWNER,
+    ),
+    "the function's source": Fault(
+        (
+            "create or replace function fence._guard_1() returns trigger language plpgsql volatile security definer"
+            " set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as 'begin return null; end'",
+        ),
+        (error("guard-function-changed", "plain"),),
+        role="fence_owner",
+    ),
+    "the function is stable": Fault(
+        ("alter function fence._guard_1() stable",), (error("guard-function-changed", "plain"),), role="fence_owner"
+    ),
+    "the function is an invoker": Fault(
+        ("alter function fence._guard_1() security invoker",),
+        (error("guard-function-changed", "plain"),),
+        role="fence_owner",
+    ),
+    "the function waits for ever": Fault(
+        ("alter function fence._guard_1() reset lock_timeout",),
+        (error("guard-function-changed", "plain"),),
+        role="fence_owner",
+    ),
+    "the function is granted": Fault(
+        ("grant execute on function fence._guard_1() to outsider",),
+        (error("guard-function-changed", "plain"),),
+        role="fence_owner",
+    ),
+    "TRIGGER granted": Fault(
+        ("grant trigger on public.report to app, outsider",), (warning("trigger-granted", "report"),), mender=OWNER
+    ),
+    "TRUNCATE granted": Fault(
+        ("grant truncate on public.tree_a to public",), (info("truncate-granted", "tree_a"),), mender=OWNER
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_and_its_remedy_mends_it(stage: Stage, name: str) -> None:
+    fault = FAULTS[name]
+    before = stage.audit()
+    stage.run(fault.role, *fault.statements)
+    found = [finding for finding in stage.audit() if finding not in before]
+    assert sorted(finding.short for finding in found) == sorted(fault.findings), found
+    assert {table for table, yes in stage.armed().items() if not yes} == set(fault.disarmed)
+    for remedy in dict.fromkeys(finding.remedy for finding in found):
+        assert remedy.endswith(";")
+        stage.run(fault.mender, remedy)
+    left = [finding for finding in stage.audit() if finding not in before]
+    if name == "swapped":  # the old table keeps its guard, under its new name
+        assert [finding.short for finding in left] == [("info", "table-renamed", "public.plain_old")]
+        stage.run(fault.mender, left[0].remedy)
+        left = [finding for finding in stage.audit() if finding not in before]
+    assert left == []
+    assert all(stage.armed().values())
