@@ -37,6 +37,11 @@ def guard_rows(rows: list[DictRow]) -> list[Row]:
     return [{**row, "table": row["table"] or f"{row['schema_name']}.{row['table_name']} (gone)"} for row in rows]
 
 
+def column(value: str) -> str:
+    """A column's name as it is, without quotes, or '' for none."""
+    return text(value) if value else value
+
+
 @click.command()
 @click.argument("table", type=name)
 @click.argument("resource", type=text)
@@ -56,7 +61,10 @@ def guard_rows(rows: list[DictRow]) -> list[Row]:
 )
 @click.option("--covering", type=text, metavar="RESOURCE", help="Its holder may write every row, and TRUNCATE.")
 @click.option(
-    "--token-column", type=text, metavar="COLUMN", help="A bigint column that the guard stamps with the token."
+    "--token-column",
+    type=column,
+    metavar="COLUMN",
+    help="A bigint column that the guard stamps with the token; '' for none.",
 )
 @click.option(
     "--uncatchable/--catchable",

@@ -37,7 +37,7 @@ def test_every_parameter_reaches_the_database(cli: CommandLine, db: Database, re
         "--writes": ("once", "p_writes"),
         "--inserts": ("allow", "p_inserts"),
         "--covering": ("all", "p_covering"),
-        "--token-column": ("token", "p_token_column"),
+        "--token-column": ("no such column", "no such column"),
     }
     for option, (value, parameter) in given.items():
         done = cli("protect", report, "report:{id}", option, value, "--json", code=None)

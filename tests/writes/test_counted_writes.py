@@ -498,7 +498,8 @@ def test_the_triggers_stand_and_go_with_the_rule(db: Database, kind: Kind) -> No
 
     def triggers() -> list[tuple[str, str, str]]:
         return db.execute(
-            "select tgrelid::regclass::text, tgname::text, tgenabled::text from pg_trigger where tgparentid = 0 order by 1, 2"
+            "select tgrelid::regclass::text, tgname::text, tgenabled::text from pg_trigger where tgparentid = 0 "
+            "order by 1, 2"
         )
 
     many = triggers()
