@@ -1,5 +1,6 @@
 -- The statements that put a guard's triggers on a table and everything under it, for the table's owner to run in one transaction:
--- top-down, then what is not the guard's any more, and last the row triggers' clones switched off where statement triggers stand on
+-- first away with the triggers of other guards (a table that had one and became a part of this tree), then top-down, then what is not
+-- the guard's any more, and last the row triggers' clones switched off where statement triggers stand on
 -- every level above. Only on the leaves: what is made under a partitioned table takes the state of its triggers over. (ENABLE ALWAYS on a root recurses to the clones; CREATE OR REPLACE turns ALWAYS into ORIGIN: so both are said again.)
 create function fence._arm_statements(p_guard fence._guard, p_table oid) returns setof text
 language plpgsql
@@ -8,6 +9,13 @@ as $$
 declare
   v_function oid := fence._guard_function(p_guard.id);
 begin
+  return query
+    select pg_catalog.format('drop trigger %I on %s', t.tgname, m.relid::regclass)
+    from fence._members(p_table) m
+    join pg_catalog.pg_trigger t on t.tgrelid = m.relid
+    join pg_catalog.pg_proc p on p.oid = t.tgfoid
+    where p.pronamespace = 'fence'::regnamespace and p.oid <> v_function and t.tgparentid = 0 and not t.tgisinternal
+    order by m.depth, m.relid;
   return query
     select pg_catalog.format('create or replace trigger %I %s', w.name, w.definition)
     from fence._members(p_table) m cross join lateral fence._guard_triggers(p_guard, m.relid) w

@@ -17,16 +17,25 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_guard fence._guard := fence._guard_of(p_table);
+  v_former integer;
+  v_trigger name;
+  v_member regclass;
   v_event text := case when v_guard.id is null then 'protected' else 'guard changed' end;
 begin
   perform fence._check_table(p_table);
   perform fence._check_owner(p_table);
-  if exists (
-    select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-    where t.tgrelid = p_table and starts_with(t.tgname, '0_fence_') and p.pronamespace <> 'fence'::regnamespace)
-  then
-    perform fence._raise('LF010', format('%s has a trigger under a name that guards use', p_table),
-      'Names that begin with 0_fence_ are the guard''s.', format('Rename it: alter trigger ... on %s rename to ...;', p_table), p_table);
+  select t.tgname, t.tgrelid::regclass into v_trigger, v_member
+  from fence._members(p_table) m
+  join pg_trigger t on t.tgrelid = m.relid
+  join pg_proc p on p.oid = t.tgfoid
+  where p.pronamespace <> 'fence'::regnamespace and not t.tgisinternal
+    and (starts_with(t.tgname, '0_fence_') or t.oid in (select l.trigger from fence._late_triggers(p_table) l))
+  limit 1;
+  if found then
+    perform fence._raise('LF010', format('%s has a trigger under a name that guards use', v_member),
+      'Names that begin with 0_fence_ are the guard''s; in a partitioned table no trigger may change a row after the guard has looked at it: '
+        || 'no name of one sorts after ~~0_fence_leave.',
+      format('Rename it: alter trigger %I on %s rename to ...;', v_trigger, v_member), p_table);
   end if;
   if v_guard.id is null then
     v_guard := fence._new_guard(p_table);
@@ -34,8 +43,12 @@ begin
     select from pg_trigger t
     where t.tgfoid = fence._guard_function(v_guard.id) and fence._tree_root(t.tgrelid) <> p_table)
   then
-    -- Somebody put triggers of this guard on a second table: leave that function to it, and take one of our own.
+    -- Triggers of this guard are on a second table, a detached partition for example: leave that function to it, and take one of our own,
+    -- with what was counted so far.
+    v_former := v_guard.id;
     v_guard.id := (fence._new_guard(p_table)).id;
+    insert into fence._accepted (guard, resource, token, sequence, xact, at)
+    select v_guard.id, a.resource, a.token, a.sequence, a.xact, a.at from fence._accepted a where a.guard = v_former;
   end if;
 
   select n.nspname, c.relname into v_guard.schema_name, v_guard.table_name
@@ -53,10 +66,17 @@ begin
 
   update fence._guard g
   set schema_name = v_guard.schema_name, table_name = v_guard.table_name, template = v_guard.template,
-    scope = v_guard.scope, mode = v_guard.mode, expiry = v_guard.expiry, writes = v_guard.writes,
-    token_column = v_guard.token_column
+    template_schema = v_guard.template_schema, template_table = v_guard.template_table,
+    scope = v_guard.scope, mode = v_guard.mode, expiry = v_guard.expiry, writes = v_guard.writes, token_column = v_guard.token_column
   where g.id = v_guard.id;
   perform fence._create_guard_function(v_guard, p_table);
+  -- Guards of tables that have become parts of this one.
+  delete from fence._guard g
+  where g.id <> v_guard.id
+    and exists (select from pg_trigger t where t.tgfoid = fence._guard_function(g.id) and not t.tgisinternal)
+    and not exists (
+      select from pg_trigger t
+      where t.tgfoid = fence._guard_function(g.id) and t.tgrelid not in (select m.relid from fence._members(p_table) m));
   perform fence._record(v_event, null, null, null, to_jsonb(v_guard));
 
   return query select fence._arm_statements(v_guard, p_table);

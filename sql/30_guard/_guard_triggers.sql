@@ -3,13 +3,16 @@
 -- The WHEN clauses are evaluated by the writer, without a call:
 --   0_fence_claim   true only where the transaction has no claim at all: an unaware job fails before its first row
 --   0_fence_move    true only where the key changed; it also keeps the key's columns from being retyped or dropped
--- A table in no tree checks the new images set-wise and, row by row, the old image of rows that moved. In a tree a row may move between
+-- Table scope needs one check before the statement; where writes are counted, a look after it whether it touched a row.
+-- Row scope: a table in no tree checks the new images set-wise and, row by row, the old image of rows that moved. In a tree a row may move between
 -- partitions, which fires no update row trigger, and a parent's row triggers do not see its children's rows: there, both
 -- images set-wise, on every level. The row triggers of a partitioned root are what PostgreSQL clones to a partition made later:
 -- it refuses before anybody has armed it. They are switched off on partitions that have statement triggers (fence._arm_statements).
 --   ~~0_fence_leave  stays on everywhere: a MERGE that moves a row to another partition puts it into no transition table of
 --                    its update, and fires only this before the row leaves; true where a column changed that decides the
 --                    partition or the resource. Last by name, to see what other triggers made of the row.
+--   0_fence_arrive   stays on everywhere too: what the triggers of its new partition made of such a row. Called only in a transaction
+--                    in which a row may have left one
 create function fence._guard_triggers(p_guard fence._guard, p_table oid)
 returns table (name text, timing text, events text, level text, old_rows boolean, new_rows boolean, condition text, definition text)
 language sql
@@ -32,6 +35,12 @@ as $$
       ('0_fence_guard', 'before', 'insert or update or delete or truncate', 'statement', false, false, null::text)) v
     where (p_guard).scope = 'table'
     union all
+    select v.* from place p, (values
+      ('0_fence_insert', 'after', 'insert', 'statement', false, true, null),
+      ('0_fence_update', 'after', 'update', 'statement', false, true, null),
+      ('0_fence_delete', 'after', 'delete', 'statement', true, false, null)) v
+    where (p_guard).scope = 'table' and (p_guard).writes <> 'many'
+    union all
     select v.* from place p, lateral (values
       ('0_fence_claim', 'before', 'insert or update or delete', 'statement', false, false,
         'coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''''),
@@ -47,11 +56,16 @@ as $$
     select v.* from place p, lateral (values
       ('0_fence_row', 'after', 'insert or delete', 'row', false, false, null),
       ('0_fence_row_update', 'after', 'update', 'row', false, false, '(' || p.moved || ') is not null'),
+      ('0_fence_arrive', 'after', 'insert', 'row', false, false,
+        'coalesce(pg_catalog.current_setting(''fence.moving'', true), '''') <> '''''),
       ('~~0_fence_leave', 'before', 'update', 'row', false, false, p.left_behind)) v
     where p.partitioned_root
     union all
-    select '~0_fence_stamp', 'before', 'insert or update', 'row', false, false, null from place p
-    where (p_guard).token_column is not null and (not p.in_tree or p.partitioned_root
+    select v.name, 'before', v.events, 'row', false, false, null
+    from place p, (values
+      ('~0_fence_stamp', 'insert or update', (p_guard).token_column is not null),
+      ('~0_fence_turn', 'insert', (p_guard).scope = 'row' and (p_guard).writes <> 'many')) v (name, events, wanted)
+    where v.wanted and (not p.in_tree or p.partitioned_root
       or exists (select from pg_catalog.pg_class c where c.oid = p_table and not c.relispartition and c.relkind = 'r'))
   )
   select w.name, w.timing, w.events, w.level, w.old_rows, w.new_rows, w.condition,

@@ -91,6 +91,7 @@ drop function
   fence._guard_state,
   fence._guard_triggers,
   fence._guarded_table,
+  fence._late_triggers,
   fence._name_query,
   fence._new_guard,
   fence._null_keys,

@@ -10,6 +10,11 @@ declare
   v_guard fence._guard := fence._guard_of(p_table);
 begin
   perform fence._template_of(p_table);
+  if fence._tree_root(p_table) <> p_table then
+    perform fence._raise('LF010', format('%s has no guard of its own', p_table),
+      format('It is guarded as a part of %s.', fence._tree_root(p_table)::regclass),
+      format('Unprotect that table: select fence.unprotect(%L);', fence._tree_root(p_table)::regclass), p_table);
+  end if;
   perform fence._check_owner(p_table);
   perform fence._record('unprotected', null, null, null, to_jsonb(v_guard));
   delete from fence._guard g where g.id = v_guard.id;
