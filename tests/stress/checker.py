@@ -135,9 +135,7 @@ class Checker:
                 self._turn(transaction, table, resource, max(claimed[resource]), sequences[resource], guard.writes)
         self.transactions += bool(touched)
 
-    def _row(
-        self, transaction: Transaction, guard: Guarded, change: Change, resource: str, tokens: set[int]
-    ) -> None:
+    def _row(self, transaction: Transaction, guard: Guarded, change: Change, resource: str, tokens: set[int]) -> None:
         if not tokens:
             self._report("unclaimed", transaction, resource, None)
         elif min(tokens) < self._newest.get(resource, 0):

@@ -169,9 +169,7 @@ def _tree(choose: Choose, version: int) -> Write:
 
 def _once(choose: Choose, version: int) -> Write:
     number = choose.choice(IDS)
-    return Write(
-        frozenset({f"once:{number}"}), "update public.once set body = body + 1 where id = %s", (number,)
-    )
+    return Write(frozenset({f"once:{number}"}), "update public.once set body = body + 1 where id = %s", (number,))
 
 
 def _numbered(choose: Choose, version: int) -> Write:
@@ -181,7 +179,17 @@ def _numbered(choose: Choose, version: int) -> Write:
     )
 
 
-KINDS: Sequence[Callable[[Choose, int], Write]] = (_single, _single, _whole, _pair, _pair, _tree, _tree, _once, _numbered)
+KINDS: Sequence[Callable[[Choose, int], Write]] = (
+    _single,
+    _single,
+    _whole,
+    _pair,
+    _pair,
+    _tree,
+    _tree,
+    _once,
+    _numbered,
+)
 
 
 def choose_write(choose: Choose, version: int) -> Write:

@@ -139,7 +139,6 @@ class Actor:
         if found is None or found.closed:
             options = "-c lock_timeout=300ms -c statement_timeout=20s"
             found = self.workload.db.connect(user, autocommit=autocommit, options=options)
-            found.prepare_threshold = None  # plans are made anew: DDL of an ablated run is then no matter
             self._connections[purpose] = found
         return found
 
@@ -201,12 +200,12 @@ class Writer(Actor):
         writes = [tables.choose_write(self.choose, self.workload.db.cluster.version) for _ in range(self._few())]
         names = sorted({name for write in writes for name in write.resources})
         for name in names:
-            if self.book.pick(name, self.choose) is None or self.choose.random() < 0.1:
+            if self.book.pick(name, self.choose) is None or self.choose.random() < 0.03:
                 self.take_over(name)
         if self.choose.random() < 0.3:  # a snapshot that is older than what follows
             connection.execute("select 1 from public.whole limit 1")
             self.note("snapshot")
-            self._maybe(0.7, lambda: self.take_over(self.choose.choice(names)))
+            self._maybe(0.5, lambda: self.take_over(self.choose.choice(names)))
         presented: set[str] = set()
         for write in writes:
             savepoint = self.choose.random()
@@ -278,9 +277,7 @@ class Writer(Actor):
             for lease in leases:
                 connection.execute("select fence.present(%s, %s, %s, %s)", (*lease.parameters, number))
         for lease in leases:
-            connection.execute(
-                "insert into public.claimed values (%s, %s, %s)", (lease.resource, lease.token, number)
-            )
+            connection.execute("insert into public.claimed values (%s, %s, %s)", (lease.resource, lease.token, number))
 
     def _end(self, connection: Connection) -> None:
         how = self.choose.random()
@@ -321,7 +318,9 @@ class Heart(Actor):
             self.try_(side, "select fence.renew(%s, %s, %s, %s)", (*lease.parameters, ttl))
         else:
             names, tokens, secrets = zip(*[lease.parameters for lease in leases], strict=True)
-            self.try_(side, "select code from fence.renew_all(%s, %s, %s, %s)", (*map(list, (names, tokens, secrets)), ttl))
+            self.try_(
+                side, "select code from fence.renew_all(%s, %s, %s, %s)", (*map(list, (names, tokens, secrets)), ttl)
+            )
         time.sleep(0.002)  # a load like another's, not a race with itself
 
 
