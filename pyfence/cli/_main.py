@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import click
 
+from pyfence.cli._doctor import doctor, repair
 from pyfence.cli._exit_codes import EXPLAINED, ExitCode
 from pyfence.cli._failures import Failure, OutputFailed, failure_of, redacted
 from pyfence.cli._leases import history, leases, revoke
@@ -47,7 +48,8 @@ def app() -> None:
     """
 
 
-for command in (demo, migrate, role, protect, set_mode, unprotect, status, leases, history, revoke, bench):
+_GUARDS = (protect, set_mode, unprotect, doctor, repair)
+for command in (demo, migrate, role, *_GUARDS, status, leases, history, revoke, bench):
     app.add_command(command)
 
 

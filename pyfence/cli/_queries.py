@@ -43,6 +43,9 @@ select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.reln
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.oid = %s::pg_catalog.text::pg_catalog.regclass"""
 
+AUDIT = Statement("select a.severity, a.code, a.object, a.detail, a.remedy from fence.audit() a", ())
+_REPAIR = "select fence.repair(%s::pg_catalog.text::pg_catalog.regclass)"
+
 _REVOKE = "select fence.revoke(%s::pg_catalog.text, %s::pg_catalog.text)"
 _ROLE = "select %s::pg_catalog.text::pg_catalog.regrole::pg_catalog.text"
 _ROLE_GRANTS = """\
@@ -107,6 +110,11 @@ def set_mode(table: str, mode: str) -> Statement:
 def unprotect(table: str) -> Statement:
     """Takes the guard off a table. Returns nothing."""
     return Statement(_UNPROTECT, (table,))
+
+
+def repair(table: str | None) -> Statement:
+    """Arms the guard of a table again, or of all. One value: how many."""
+    return Statement(_REPAIR, (table,))
 
 
 def guard_of(table: str) -> Statement:

@@ -24,7 +24,7 @@ begin
   exception when sqlstate 'LF010' then
     return query select 'error', 'template-broken', v_table::regclass::text,
       pg_catalog.format('The guard was made for %L%s, which does not fit the table any more (%s). Writes are refused with LF013, or not checked.',
-        p_guard.template, coalesce(pg_catalog.format(' and token column %I', p_guard.token_column), ''), sqlerrm),
+        p_guard.template, coalesce(' and token column ' || pg_catalog.quote_ident(p_guard.token_column), ''), sqlerrm),
       pg_catalog.format('Protect it again with a template over its present columns, as in fence.protect(%L, ''...'').', v_table::regclass);
     return;
   end;

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness import Connection
 
+OWNER = "table_owner"
 #: Logins that may act as a role that cannot log in itself.
-LOGINS = {"table_owner": "app_owner"}
+LOGINS = {OWNER: "app_owner"}
 
 
 class Finding(NamedTuple):
@@ -57,3 +59,26 @@ class Stage:
         """Whether each guard is armed, by the table's name in the registry."""
         found = self.rows("monitor", "select table_name, armed from fence.protected_tables")
         return {str(name): bool(yes) for name, yes in found}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: who makes it how, the findings, the registry names of the guards it disarms, who mends it."""
+
+    statements: tuple[str, ...]
+    findings: tuple[tuple[str, str, str], ...]
+    disarmed: tuple[str, ...] = ()
+    role: str = OWNER
+    mender: str = "app_owner"
+
+
+def mend(stage: Stage, fault: Fault, before: Sequence[Finding]) -> list[Finding]:
+    """Make a fault, see exactly its findings, run their remedies as written; what the audit still says that is new."""
+    stage.run(fault.role, *fault.statements)
+    found = [finding for finding in stage.audit() if finding not in before]
+    assert sorted(finding.short for finding in found) == sorted(fault.findings), found
+    assert {table for table, yes in stage.armed().items() if not yes} == set(fault.disarmed)
+    for remedy in dict.fromkeys(finding.remedy for finding in found):
+        assert remedy.endswith(";"), remedy
+        stage.run(fault.mender, remedy)
+    return [finding for finding in stage.audit() if finding not in before]

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
-from audit.findings import Stage
+from audit.findings import OWNER, Fault, Stage, mend
 from harness import SUPERUSER
-
-OWNER = "table_owner"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault: who makes it how, the findings, the registry names of the guards it disarms, who mends it."""
-
-    statements: tuple[str, ...]
-    findings: tuple[tuple[str, str, str], ...]
-    disarmed: tuple[str, ...] = ()
-    role: str = OWNER
-    mender: str = "app_owner"
 
 
 def error(code: str, table: str) -> tuple[str, str, str]:
@@ -98,7 +83,8 @@ FAULTS = {
         (
             'drop trigger "0_fence_claim" on public.report',
             'create trigger "0_fence_claim" before insert or delete or update of body on public.report'
-            " for each statement when (coalesce(current_setting('fence.claims', true), '') = '') execute function fence._guard_2()",
+            " for each statement when (coalesce(current_setting('fence.claims', true), '') = '')"
+            " execute function fence._guard_2()",
             'alter table public.report enable always trigger "0_fence_claim"',
         ),
         (error("guard-altered", "report"),),
@@ -284,14 +270,7 @@ FAULTS = {
 def test_a_fault_is_found_and_its_remedy_mends_it(stage: Stage, name: str) -> None:
     fault = FAULTS[name]
     before = stage.audit()
-    stage.run(fault.role, *fault.statements)
-    found = [finding for finding in stage.audit() if finding not in before]
-    assert sorted(finding.short for finding in found) == sorted(fault.findings), found
-    assert {table for table, yes in stage.armed().items() if not yes} == set(fault.disarmed)
-    for remedy in dict.fromkeys(finding.remedy for finding in found):
-        assert remedy.endswith(";")
-        stage.run(fault.mender, remedy)
-    left = [finding for finding in stage.audit() if finding not in before]
+    left = mend(stage, fault, before)
     if name == "swapped":  # the old table keeps its guard, under its new name
         assert [finding.short for finding in left] == [("info", "table-renamed", "public.plain_old")]
         stage.run(fault.mender, left[0].remedy)
