@@ -8,11 +8,12 @@ import psycopg
 from guards.scene import Lease, acquire, present
 from harness import Connection, Database
 
-#: By date; February by tenant, tenant b's part of it by hash. The resource is the tenant: not what decides the partition.
+#: By date; February by tenant, tenant b's part of it by hash. The resource is the tenant: not what decides the leaf.
 TREE = """
 create table public.t (id int, tenant text, day date, body text default 'old') partition by range (day);
 create table public.jan partition of public.t for values from ('2026-01-01') to ('2026-02-01');
-create table public.feb partition of public.t for values from ('2026-02-01') to ('2026-03-01') partition by list (tenant);
+create table public.feb partition of public.t for values from ('2026-02-01') to ('2026-03-01')
+  partition by list (tenant);
 create table public.feb_a partition of public.feb for values in ('a');
 create table public.feb_b partition of public.feb for values in ('b') partition by hash (id);
 create table public.feb_b0 partition of public.feb_b for values with (modulus 2, remainder 0);
@@ -20,7 +21,8 @@ create table public.feb_b1 partition of public.feb_b for values with (modulus 2,
 create table public.feb_rest partition of public.feb default;
 create table public.rest partition of public.t default;
 insert into public.t (id, tenant, day) values
-  (1, 'a', '2026-01-05'), (2, 'b', '2026-01-05'), (3, 'a', '2026-02-05'), (4, 'b', '2026-02-05'), (5, 'c', '2026-02-05'),
+  (1, 'a', '2026-01-05'), (2, 'b', '2026-01-05'), (3, 'a', '2026-02-05'), (4, 'b', '2026-02-05'),
+  (5, 'c', '2026-02-05'),
   (6, 'a', '2027-01-01'), (7, 'b', '2027-01-01'), (8, 'b', '2026-02-06'), (9, 'b', '2026-02-07');
 """
 PARTS = ("t", "jan", "feb", "feb_a", "feb_b", "feb_b0", "feb_b1", "feb_rest", "rest")
@@ -67,7 +69,7 @@ def copy_in(connection: Connection, table: str, row: tuple[Any, ...], *leases: L
 def whereabouts(db: Database, table: str = "public.t") -> list[Any]:
     """Every row with the partition it lies in."""
     return db.execute(
-        f"select (select relname::text from pg_class c where c.oid = t.tableoid), t.* from {table} t order by t::text, 1",
+        f"select (select relname::text from pg_class where oid = t.tableoid), t.* from {table} t order by t::text, 1",
         user="postgres",
     )
 

@@ -16,7 +16,8 @@ LEVELS = ("t", "feb", "feb_b")
 WRITES = {
     "insert": "insert into public.{} (id, tenant, day) values (10, 'b', '2026-02-05')",
     "insert returning": "insert into public.{} (id, tenant, day) values (10, 'b', '2026-02-05') returning id",
-    "insert on conflict": "insert into public.{} (id, tenant, day) values (10, 'b', '2026-02-05') on conflict do nothing",
+    "insert on conflict": "insert into public.{} (id, tenant, day) values (10, 'b', '2026-02-05') "
+    "on conflict do nothing",
     "update": "update public.{} set body = 'new' where id = 4",
     "update of nothing": "update public.{} set tenant = tenant, day = day where id = 4",
     "delete": "delete from public.{} where id = 4",
@@ -305,7 +306,7 @@ def test_the_token_is_stamped_on_every_level_and_across_them(db: Database) -> No
     statements = ["insert into public.{} (id, tenant, day) values (20, 'b', '2026-02-05') returning fence_token"]
     statements += ["update public.{} set body = 'new' where id = 4 returning fence_token"]
     statements += [
-        "update public.{} set id = 4 + n, fence_token = 1 from generate_series(96, 96) n where id = 4 returning fence_token"
+        "update public.{} set id = 4 + n, fence_token = 1 from generate_series(9, 9) n where id = 4 returning fence_token"
     ]
     for statement in statements:
         for level in LEVELS:
@@ -530,7 +531,8 @@ def test_a_cascade_moves_rows_between_partitions(db: Database) -> None:
     db.execute("create table public.customer (id text primary key)")
     db.execute("insert into public.customer values ('a'), ('b')")
     db.execute(
-        "create table public.k (id int, tenant text references public.customer on update cascade) partition by list (tenant)"
+        "create table public.k (id int, tenant text references public.customer on update cascade) "
+        "partition by list (tenant)"
     )
     for name in "abx":
         db.execute(f"create table public.k_{name} partition of public.k for values in ('{name}')")

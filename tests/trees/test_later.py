@@ -1,0 +1,381 @@
+"""Partitions that come, go and come back after the table was protected, with no command of pyfence run."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from guards.scene import acquire, check_refusal, present, protect
+from harness import Database, sqlstate
+from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, whereabouts
+
+MARCH = "for values from ('2026-03-01') to ('2026-04-01')"
+LIKE = "(id int, body text default 'old', tenant text, junk int, day date)"
+#: How a partition comes to be: statements, its name, the table right above it, a row for it.
+WAYS = {
+    "partition of the root": ([f"create table public.new partition of public.t {MARCH}"], "t", "2026-03-05"),
+    "attached to the root": (
+        [
+            f"create table public.new {LIKE}",
+            "alter table public.new drop column junk",
+            "create unique index on public.new (id)",
+            f"alter table public.t attach partition public.new {MARCH}",
+        ],
+        "t",
+        "2026-03-05",
+    ),
+    "partition of a middle table": (
+        ["create table public.new partition of public.feb for values in ('d')"],
+        "feb",
+        "2026-02-05",
+    ),
+    "attached to a middle table": (
+        [
+            f"create table public.new {LIKE}",
+            "alter table public.new drop column junk, add primary key (id)",
+            "alter table public.feb attach partition public.new for values in ('d')",
+        ],
+        "feb",
+        "2026-02-05",
+    ),
+    "a whole branch": (
+        [
+            f"create table public.branch partition of public.t {MARCH} partition by list (tenant)",
+            "create table public.new partition of public.branch default",
+        ],
+        "branch",
+        "2026-03-05",
+    ),
+    "an attached branch": (
+        [
+            "create table public.branch (like public.t) partition by hash (tenant)",
+            "create table public.new partition of public.branch for values with (modulus 1, remainder 0)",
+            f"alter table public.t attach partition public.branch {MARCH}",
+        ],
+        "branch",
+        "2026-03-05",
+    ),
+}
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, "nightly"])
+@pytest.mark.parametrize("way", list(WAYS))
+def test_a_partition_made_later_refuses_at_once(db: Database, way: str, template: str) -> None:
+    statements, above, day = WAYS[way]
+    plant(db, template)
+    for statement in statements:
+        db.execute(statement)
+    db.execute("grant all on all tables in schema public to app, outsider")
+    assert not armed(db)
+    wanted = acquire(db, "tenant:d" if template == TEMPLATE else "nightly")
+    other = acquire(db, "tenant:a")
+    insert = "insert into public.{} (id, tenant, day) values (20, 'd', '%s')" % day
+    loader = db.connect("app")
+    present(loader, wanted)
+    loader.execute(insert.format("t"))
+    loader.commit()
+    before = whereabouts(db)
+    assert ("new", 20) in [row[:2] for row in before]
+    writes = [insert, "update public.{} set body = 'new' where id = 20", "delete from public.{} where id = 20"]
+    if db.cluster.version >= 15:
+        writes.append(
+            "merge into public.{} t using (values (20)) v (n) on id = v.n when matched then update set body = 'x'"
+        )
+        writes.append("merge into public.{} t using (values (20)) v (n) on id = v.n when matched then delete")
+    connection = db.connect("app", isolation=psycopg.IsolationLevel.REPEATABLE_READ)
+    for armed_again in (False, True):
+        for table in ("t", above, "new"):
+            for statement in writes:
+                text = statement.format(table)
+                if "attached" in way and "insert" in text:
+                    text = text.replace("(20,", "(21,")  # its own index would answer first
+                answers = [attempt(connection, text, *claims) for claims in ([], [other])]
+                assert answers == ["LF004", "LF005"], (armed_again, table, statement)
+                if "insert" not in text:
+                    assert attempt(connection, text, wanted) == 1
+            row = (22, "d", day)
+            assert [copy_in(connection, table, row, *claims) for claims in ([], [other], [wanted])] == [
+                "LF004",
+                "LF005",
+                1,
+            ]
+            with sqlstate("LF004") as refused:
+                db.connect("outsider").execute(writes[1].format(table))
+            check_refusal(refused.diag, table=refused.diag.table_name)
+        assert attempt(connection, "truncate public.t") == "LF004"
+        # the one gap: TRUNCATE of the new table itself, until somebody arms it
+        assert attempt(connection, "truncate public.new") == ("LF004" if armed_again else -1)
+        if not armed_again:
+            protect(db, "public.t", template)
+            assert armed(db)
+    assert whereabouts(db) == before
+
+
+def test_the_gap_is_closed_by_repair(db: Database) -> None:
+    plant(db)
+    db.execute(WAYS["a whole branch"][0][0])
+    db.execute(WAYS["a whole branch"][0][1])
+    db.execute("grant all on all tables in schema public to app")
+    assert not armed(db)
+    assert db.execute("select fence.repair('public.t')") == [(1,)]
+    assert armed(db)
+    connection = db.connect("app")
+    assert attempt(connection, "truncate public.new") == "LF004"
+    assert attempt(connection, "truncate public.branch") == "LF004"
+
+
+@pytest.mark.parametrize("way", ["partition of the root", "a whole branch", "an attached branch"])
+def test_moves_into_and_out_of_a_new_partition(db: Database, way: str, isolation: psycopg.IsolationLevel) -> None:
+    statements, _, day = WAYS[way]
+    plant(db)
+    for statement in statements:
+        db.execute(statement)
+    leases = tenants(db)
+    before = whereabouts(db)
+    connection = db.connect("app", isolation=isolation)
+    verbs = ["update public.t set {} where id = {}"]
+    if db.cluster.version >= 15:
+        verbs.append("merge into public.t using (values ({1})) v (n) on id = v.n when matched then update set {0}")
+    for verb in verbs:
+        inward = verb.format(f"day = '{day}'", 1)
+        stolen = verb.format(f"day = '{day}', tenant = 'b'", 1)
+        assert attempt(connection, inward) == "LF004"
+        assert attempt(connection, inward, leases["b"]) == "LF005"
+        assert attempt(connection, inward, leases["a"]) == 1
+        assert attempt(connection, stolen, leases["a"]) == "LF005"
+        assert attempt(connection, stolen, leases["b"]) == "LF005"
+        assert attempt(connection, stolen, leases["a"], leases["b"]) == 1
+        outward = verb.format("day = '2026-01-05'", 1)
+        for claims, answer in ((["b"], "LF005"), (["a"], 1)):
+            present(connection, leases["a"])
+            connection.execute(inward)
+            assert whereabouts(db) == before
+            connection.commit()
+            assert attempt(connection, outward, *[leases[name] for name in claims]) == answer
+            present(connection, leases["a"])
+            connection.execute(outward)
+            connection.commit()
+    assert whereabouts(db) == before
+
+
+def test_a_new_level_with_another_key_than_the_guard_knows(db: Database) -> None:
+    """A branch partitioned by a column that decided nothing so far: rows are looked at singly until it is armed."""
+    if db.cluster.version < 15:
+        pytest.skip("MERGE came with PostgreSQL 15")
+    plant(db)
+    db.execute(f"create table public.branch partition of public.t {MARCH} partition by list (body)")
+    db.execute("create table public.old partition of public.branch for values in ('old')")
+    db.execute("create table public.new partition of public.branch for values in ('new')")
+    leases = tenants(db)
+    connection = db.connect("app")
+    present(connection, leases["a"])
+    connection.execute("insert into public.t (id, tenant, day) values (20, 'a', '2026-03-05')")
+    connection.commit()
+    statement = "merge into public.{} using (values (20)) v (n) on id = v.n when matched then update set body = 'new'"
+    for _ in range(2):
+        for table in ("t", "branch"):
+            assert attempt(connection, statement.format(table)) == "LF004"
+            assert attempt(connection, statement.format(table), leases["b"]) == "LF005"
+            assert attempt(connection, statement.format(table), leases["a"]) == 1
+        protect(db, "public.t", TEMPLATE)
+        assert armed(db)
+
+
+# -- detached, written, attached --------------------------------------------------------------------------------------
+
+
+def test_a_detached_partition_stays_guarded_until_it_has_a_guard_of_its_own(db: Database) -> None:
+    plant(db)
+    leases = tenants(db)
+    connection = db.connect("app")
+    db.execute("alter table public.t detach partition public.jan")
+    statement = "update public.jan set body = 'new' where id = 1"
+    assert [attempt(connection, statement, *[leases[n] for n in names]) for names in ("", "b", "a")] == [
+        "LF004",
+        "LF005",
+        1,
+    ]
+    assert attempt(connection, "truncate public.jan", leases["a"]) == "LF005"
+    assert armed(db)
+    protect(db, "public.jan", "old:{id}")
+    assert armed(db)
+    assert armed(db, "public.jan")
+    assert attempt(connection, statement, leases["a"]) == "LF005"
+    assert attempt(connection, statement, acquire(db, "old:1")) == 1
+    assert attempt(connection, "update public.t set body = 'new' where id = 3", leases["a"]) == 1
+    db.execute("select fence.unprotect('public.jan')")
+    assert not [key for key in guard_triggers(db) if key[0] == "public.jan"]
+    assert armed(db)
+
+
+def test_detach_write_attach(db: Database) -> None:
+    plant(db)
+    db.execute("alter table public.t detach partition public.jan")
+    db.execute("alter table public.jan disable trigger user")
+    db.execute("update public.jan set body = 'behind the guard'", user="outsider")
+    db.execute("alter table public.t attach partition public.jan for values from ('2026-01-01') to ('2026-02-01')")
+    assert not armed(db)
+    protect(db, "public.t", TEMPLATE)
+    assert armed(db)
+    db.execute("alter table public.t detach partition public.jan")
+    protect(db, "public.t", TEMPLATE)
+    db.execute("select fence.unprotect('public.jan')")
+    db.execute("update public.jan set body = 'unguarded now'", user="outsider")
+    db.execute("alter table public.t attach partition public.jan for values from ('2026-01-01') to ('2026-02-01')")
+    assert not armed(db)
+    with sqlstate("LF004"):
+        db.execute("update public.jan set body = 'again'", user="outsider")
+
+
+def test_a_detached_branch(db: Database) -> None:
+    plant(db)
+    leases = tenants(db)
+    connection = db.connect("app")
+    db.execute("alter table public.t detach partition public.feb")
+    for table in ("feb", "feb_b"):
+        statement = f"update public.{table} set body = 'new' where id = 4"
+        answers = [attempt(connection, statement, *[leases[n] for n in names]) for names in ("", "a", "b")]
+        assert answers == ["LF004", "LF005", 1]
+    protect(db, "public.feb", TEMPLATE)
+    protect(db, "public.t", TEMPLATE)  # what decided the partition within the branch decides nothing any more
+    assert armed(db)
+    assert armed(db, "public.feb")
+    if db.cluster.version >= 15:
+        merge = "merge into public.feb using (values (4)) v (n) on feb.id = v.n when matched then update set id = 104"
+        answers = [attempt(connection, merge, *[leases[n] for n in names]) for names in ("", "a", "b")]
+        assert answers == ["LF004", "LF005", 1]
+
+
+def test_what_was_counted_survives_a_detached_partition(db: Database) -> None:
+    plant(db, p_writes="once")
+    lease = tenants(db)["a"]
+    connection = db.connect("app")
+    statement = "update public.t set body = 'new' where id = 3"
+    present(connection, lease)
+    connection.execute(statement)
+    connection.commit()
+    assert attempt(connection, statement, lease) == "LF007"
+    db.execute("alter table public.t detach partition public.jan")
+    protect(db, "public.t", TEMPLATE)
+    assert attempt(connection, statement, lease) == "LF007"
+    db.execute("alter table public.t detach partition public.rest")
+    db.execute("select fence.set_mode('public.t', 'enforce')")
+    assert attempt(connection, statement, lease) == "LF007"
+
+
+# -- guards that meet -------------------------------------------------------------------------------------------------
+
+
+def test_a_guarded_table_becomes_a_partition(db: Database) -> None:
+    """Both guards hold until the tree is armed; then the tree's is the only one."""
+    plant(db)
+    db.execute("create table public.new (like public.t including defaults)")
+    protect(db, "public.new", "alone:{id}")
+    db.execute(f"alter table public.t attach partition public.new {MARCH}")
+    db.execute("grant all on public.new to app")
+    assert not armed(db)
+    connection = db.connect("app")
+    a, alone = acquire(db, "tenant:a"), acquire(db, "alone:20")
+    insert = "insert into public.{} (id, tenant, day) values (20, 'a', '2026-03-05')"
+    assert attempt(connection, insert.format("new")) == "LF004"
+    assert attempt(connection, insert.format("new"), a) == "LF005"
+    assert attempt(connection, insert.format("new"), alone) == "LF005"
+    assert attempt(connection, insert.format("new"), a, alone) == 1
+    assert attempt(connection, insert.format("t"), alone) == "LF005"
+    protect(db, "public.t", TEMPLATE)
+    assert armed(db)
+    for table in ("new", "t"):
+        assert attempt(connection, insert.format(table), a) == 1
+        assert attempt(connection, insert.format(table), alone) == "LF005"
+    assert len(db.execute("select id from fence.protected_tables")) == 1
+    db.execute("select fence.unprotect('public.t')")
+    assert guard_triggers(db) == {}
+    assert attempt(connection, insert.format("new")) == 1
+
+
+def test_a_guarded_tree_cannot_become_a_branch_of_another(db: Database) -> None:
+    """Its row triggers have the names of the ones that PostgreSQL would clone: unprotect it first."""
+    plant(db)
+    db.execute("create table public.branch (like public.t) partition by list (tenant)")
+    protect(db, "public.branch", "branch:{id}")
+    with sqlstate("42710"):
+        db.execute(f"alter table public.t attach partition public.branch {MARCH}")
+    assert armed(db)
+    assert armed(db, "public.branch")
+    db.execute("select fence.unprotect('public.branch')")
+    db.execute(f"alter table public.t attach partition public.branch {MARCH}")
+    protect(db, "public.t", TEMPLATE)
+    assert armed(db)
+
+
+@pytest.mark.parametrize("what", ["table", "tree"])
+def test_a_guarded_table_under_an_unprotected_root_is_reported_until_the_root_is_protected(
+    db: Database, what: str
+) -> None:
+    """A documented limit: a statement on the new root fires none of the statement triggers below it."""
+    plant(db)
+    table = "t"
+    if what == "table":
+        table = "alone"
+        db.execute("create table public.alone (like public.t including defaults)")
+        protect(db, "public.alone", TEMPLATE)
+    db.execute("create table public.top (like public.t including defaults) partition by list (((id >= 0)))")
+    db.execute(f"alter table public.top attach partition public.{table} for values in (true)")
+    db.execute("grant all on public.top, public." + table + " to app")
+    found = db.execute("select code, severity from fence.audit() where object = %s", (f"public.{table}",))
+    assert ("guard-bypassed", "error") in found
+    connection = db.connect("app")
+    insert = "insert into public.{} (id, tenant, day) values (20, 'a', '2028-03-05')"
+    assert attempt(connection, insert.format(table)) == "LF004"  # named itself it is guarded as before
+    assert attempt(connection, insert.format("top")) == 1  # the limit
+    protect(db, "public.top", TEMPLATE)
+    assert armed(db, "public.top")
+    assert "public." + table not in [
+        name for (name,) in db.execute("select protected_table::text from fence.protected_tables")
+    ]
+    for name in (table, "top"):
+        assert attempt(connection, insert.format(name)) == "LF004"
+        assert attempt(connection, insert.format(name), acquire(db, f"x:{name}")) == "LF005"
+    db.execute("select fence.unprotect('public.top')")
+    assert not {where for where, _ in guard_triggers(db)} & {f"public.{table}", "public.top"}
+
+
+# -- triggers switched off and on -------------------------------------------------------------------------------------
+
+HOLES = {
+    "every trigger of the root": (
+        "alter table public.t disable trigger all",
+        "alter table public.t enable trigger all",
+    ),
+    "every trigger of a leaf": (
+        "alter table public.jan disable trigger all",
+        "alter table public.jan enable trigger all",
+    ),
+    "every trigger of a middle table": (
+        "alter table public.feb disable trigger user",
+        "alter table public.feb enable trigger user",
+    ),
+    "the guard of rows that leave": ('alter table public.jan disable trigger "~~0_fence_leave"', ""),
+    "the guard of rows that arrive": ('alter table public.jan disable trigger "0_fence_arrive"', ""),
+    "the guard for later leaves": ('alter table only public.feb disable trigger "0_fence_row"', ""),
+    "the middle's own statement guard": ('drop trigger "0_fence_update" on public.feb', ""),
+    "not always": ('alter table public.jan enable trigger "~~0_fence_leave"', ""),
+    "a slow leaf": ('alter table public.jan enable always trigger "0_fence_row"', ""),
+}
+
+
+@pytest.mark.parametrize("mend", ["protect", "set_mode", "repair"])
+@pytest.mark.parametrize("what", list(HOLES))
+def test_a_hole_is_reported_and_mended(db: Database, what: str, mend: str) -> None:
+    plant(db)
+    before = guard_triggers(db)
+    for statement in filter(None, HOLES[what]):
+        db.execute(statement)
+        assert not armed(db)
+    if mend == "protect":
+        protect(db, "public.t", TEMPLATE)
+    elif mend == "set_mode":
+        db.execute("select fence.set_mode('public.t', 'enforce')")
+    else:
+        assert db.execute("select fence.repair('public.t')") == [(1,)]
+    assert armed(db)
+    assert guard_triggers(db) == before
