@@ -68,7 +68,7 @@ def test_a_partition_made_later_refuses_at_once(db: Database, way: str, template
     assert not armed(db)
     wanted = acquire(db, "tenant:d" if template == TEMPLATE else "nightly")
     other = acquire(db, "tenant:a")
-    insert = "insert into public.{} (id, tenant, day) values (20, 'd', '%s')" % day
+    insert = f"insert into public.{{}} (id, tenant, day) values (20, 'd', '{day}')"
     loader = db.connect("app")
     present(loader, wanted)
     loader.execute(insert.format("t"))

@@ -306,7 +306,7 @@ def test_the_token_is_stamped_on_every_level_and_across_them(db: Database) -> No
     statements = ["insert into public.{} (id, tenant, day) values (20, 'b', '2026-02-05') returning fence_token"]
     statements += ["update public.{} set body = 'new' where id = 4 returning fence_token"]
     statements += [
-        "update public.{} set id = 4 + n, fence_token = 1 from generate_series(9, 9) n where id = 4 returning fence_token"
+        "update public.{} set id = 4 + n, fence_token = 1 from (values (9)) v (n) where id = 4 returning fence_token"
     ]
     for statement in statements:
         for level in LEVELS:
