@@ -1,9 +1,10 @@
 """What really happened in a database, in the order of its commits.
 
-The order is that of the commit records in the write-ahead log, read back by logical decoding. It is total, it needs no clock,
-and it is the order that the guarantees speak of: a transaction writes its commit record before it lets go of its locks and
-becomes visible, so whoever waited for it, or saw it, stands after it in the log. Rolled-back transactions and savepoints
-are not in it; a transaction that was prepared stands where it was committed. pgoutput is part of every server.
+The order is that of the commit records in the write-ahead log, read back by logical decoding. It is total, it needs no
+clock, and it is the order that the guarantees speak of: a transaction writes its commit record before it lets go of its
+locks and becomes visible, so whoever waited for it, or saw it, stands after it in the log. Rolled-back transactions and
+savepoints are not in it; a transaction that was prepared stands where it was committed. pgoutput is part of every
+server.
 """
 
 from __future__ import annotations

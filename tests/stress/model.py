@@ -23,7 +23,7 @@ class Held:
 
 @dataclass
 class State:
-    """A resource at one moment: its newest token, whether that is live, and how often it was changed and granted so far."""
+    """A resource at one moment: its newest token, whether it is live, how often it was changed and granted so far."""
 
     token: int | None = None
     status: str = CLOSED

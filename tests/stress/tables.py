@@ -1,4 +1,4 @@
-"""The guarded tables of the stress run, the writes to them, and which resource a row belongs to, worked out without pyfence."""
+"""The guarded tables of the stress run, the writes to them, and which resource a row belongs to without asking pyfence."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def _single(choose: Choose, version: int) -> Write:
             "insert into public.single values (%s, 0) on conflict (id) do update set body = excluded.body",
             "with gone as (delete from public.single where id = %s returning *) select from gone",
             "insert into public.single values (%s, 7) on conflict do nothing",
-            "do $$ begin update public.single set body = 9 where id = %s; exception when lock_not_available then null; end $$",
+            "do $$ begin update public.single set body = 9 where id = %s; "
+            "exception when lock_not_available then null; end $$",
         )
     )
     if statement.startswith("do "):
@@ -132,7 +133,7 @@ def _pair(choose: Choose, version: int) -> Write:
 
 
 def _tree(choose: Choose, version: int) -> Write:
-    """Change rows through the root or a leaf, move them between partitions, by UPDATE and MERGE, with and without the key."""
+    """Change rows through root or leaf, move them between partitions by UPDATE and MERGE, with and without the key."""
     tenant, other = choose.choice(TENANTS), choose.choice(TENANTS)
     number, bucket = choose.randint(1, 4), choose.choice(BUCKETS)
     mine, both = frozenset({f"tree:{tenant}"}), frozenset({f"tree:{tenant}", f"tree:{other}"})
@@ -155,13 +156,15 @@ def _tree(choose: Choose, version: int) -> Write:
         return Write(mine, again, (tenant, number, bucket))
     if kind == 5:
         merge = (
-            "merge into public.tree t using (select %s::int as id, %s as tenant) s on t.id = s.id and t.tenant = s.tenant "
+            "merge into public.tree t using (select %s::int as id, %s as tenant) s "
+            "on t.id = s.id and t.tenant = s.tenant "
             "when matched then update set bucket = %s, body = t.body + 1 "
             "when not matched then insert values (s.id, s.tenant, 1, 0)"
         )
         return Write(mine, merge, (number, tenant, bucket))
     merge = (
-        "merge into public.tree t using (select %s::int as id, %s as tenant) s on t.id = s.id and t.tenant = s.tenant "
+        "merge into public.tree t using (select %s::int as id, %s as tenant) s "
+        "on t.id = s.id and t.tenant = s.tenant "
         "when matched then update set bucket = %s, tenant = %s"
     )
     return Write(both, merge, (number, tenant, bucket, other))

@@ -26,6 +26,7 @@ LEVELS = {
 }
 resources = st.integers(0, RESOURCES - 1)
 holders = st.integers(0, HOLDERS - 1)
+levels = st.sampled_from(list(LEVELS))
 
 
 class Players:
@@ -121,9 +122,7 @@ class Machine(RuleBasedStateMachine):
 
     # -- transactions ---------------------------------------------------------------------------------------------
 
-    @rule(
-        holder=holders, level=st.sampled_from(list(LEVELS)), early=st.booleans(), lease=leases, value=st.integers(1, 9)
-    )
+    @rule(holder=holders, level=levels, early=st.booleans(), lease=leases, value=st.integers(1, 9))
     def work(self, holder: int, level: str, early: bool, lease: Held | None, value: int) -> None:
         """The steps of an ordinary writer, together, with the commit left out."""
         self.begin(holder, level, early)
@@ -131,7 +130,7 @@ class Machine(RuleBasedStateMachine):
         if lease is not None:
             self.write(holder, lease.resource, value)
 
-    @rule(holder=holders, level=st.sampled_from(list(LEVELS)), early=st.booleans())
+    @rule(holder=holders, level=levels, early=st.booleans())
     def begin(self, holder: int, level: str, early: bool) -> None:
         """With `early`, the snapshot is taken at once."""
         if holder in self.model.open:

@@ -1,7 +1,7 @@
-"""Many writers, heartbeats, takeovers, revocations, releases, expiries, unaware jobs and VACUUM, all at once, at random.
+"""Many writers, heartbeats, takeovers, revocations, releases, unaware jobs and VACUUM, all at once, at random.
 
-Nothing here is ordered, and nothing here judges: the history does (stress.checker). A writer attacks itself: while it is between
-two steps of a transaction, it tries on another connection to have the lease taken over, which is when that would hurt.
+Nothing here is ordered, and nothing here judges: the history does (stress.checker). A writer attacks itself: while it is
+between two steps of a transaction, it tries on another connection to have the lease taken over: then it would hurt.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ EXPECTED = {
     "57014": "statement_timeout",
     "25P03": "idle in transaction for longer than the ttl",
 }
+EXPIRE = """
+update fence._lease set expires_at = clock_timestamp() - interval '1 ms' where resource = %s returning 1
+"""
 LEVELS = list(psycopg.IsolationLevel)[1:]
 _GONE = (psycopg.errors.AdminShutdown, psycopg.errors.IdleInTransactionSessionTimeout)
 
@@ -158,8 +161,7 @@ class Actor:
         self.note(f"take over {resource}")
         how = self.choose.random()
         if how < 0.5:
-            expire = "update fence._lease set expires_at = clock_timestamp() - interval '1 ms' where resource = %s returning 1"
-            self.try_(self.connection("owner", "fence_owner"), expire, (resource,))
+            self.try_(self.connection("owner", "fence_owner"), EXPIRE, (resource,))
         elif how < 0.65:
             self.try_(self.connection("admin", "app_owner"), "select fence.revoke(%s, 'stress')", (resource,))
         elif how < 0.8 and (lease := self.book.pick(resource, self.choose)):
@@ -175,7 +177,7 @@ class Actor:
 
 
 class Writer(Actor):
-    """Presents claims, current and old, and writes: at every level, in savepoints, prepared, and gives up now and then."""
+    """Presents claims, current and old, and writes: at every level, in savepoints, prepared, and it gives up at times."""
 
     name = "writer"
     trace: list[str]
