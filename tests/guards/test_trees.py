@@ -79,7 +79,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("verb", list(MOVES))
-@pytest.mark.parametrize("target", ["a", "b", "c", "d"])
+@pytest.mark.parametrize("target", ["b", "d"])
 def test_a_move_between_leaves_needs_both_claims(
     db: Database, tree: str, verb: str, target: str, isolation: psycopg.IsolationLevel
 ) -> None:
