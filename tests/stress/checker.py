@@ -39,6 +39,7 @@ class Violation:
     resource: str
     token: int | None
     newest: int | None
+    number: int = 0  # that the writer gave its claim
 
 
 #: What each kind of violation means.
@@ -68,6 +69,7 @@ class Checker:
     def __post_init__(self) -> None:
         self._newest: dict[str, int] = {}
         self._leases: dict[str, Row] = {}
+        self._number = 0
         self._applied: dict[tuple[str, str], tuple[int, int]] = {}
 
     def feed(self, history: Iterable[Transaction]) -> None:
@@ -117,11 +119,12 @@ class Checker:
         claimed: dict[str, set[int]] = defaultdict(set)
         sequences: dict[str, int] = {}
         touched: dict[tuple[str, str], Guarded] = {}
+        self._number = 0
         for change in transaction.changes:
             if change.table == CLAIMED and change.new is not None:
                 resource = str(change.new["resource"])
                 claimed[resource].add(int(change.new["token"] or 0))
-                sequences[resource] = int(change.new["sequence"] or 0)
+                sequences[resource] = self._number = int(change.new["sequence"] or 0)
         for change in transaction.changes:
             guard = self.tables.get(change.table)
             if guard is None:
@@ -155,7 +158,7 @@ class Checker:
 
     def _report(self, kind: str, transaction: Transaction, resource: str, token: int | None) -> None:
         newest = self._newest.get(resource)
-        self.violations.append(Violation(kind, transaction.xid, transaction.lsn, resource, token, newest))
+        self.violations.append(Violation(kind, transaction.xid, transaction.lsn, resource, token, newest, self._number))
 
 
 def resources(guard: Guarded, change: Change) -> set[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from harness import SUPERUSER, Database
 from stress import tables
-from stress.checker import Checker
+from stress.checker import Checker, Violation
 from stress.history import Recorder
 from stress.workload import Workload
 
@@ -24,12 +24,13 @@ class Stress:
     db: Database
     recorder: Recorder
     checker: Checker
+    workload: Workload | None = None
 
     def run(
-        self, seed: int, seconds: float, *, enough: Callable[[], bool] = lambda: False, writers: int = 8
+        self, seed: int, seconds: float, *, enough: Callable[[], bool] = lambda: False, writers: int = 6
     ) -> Workload:
         """Run until `enough()` or the time is over; everything is judged then."""
-        workload = Workload(self.db, seed, writers)
+        workload = self.workload = Workload(self.db, seed, writers)
 
         def judge() -> bool:
             self.checker.feed(self.recorder.read())
@@ -38,6 +39,10 @@ class Stress:
         workload.run(judge, seconds)
         judge()
         return workload
+
+    def trace(self, violation: Violation) -> list[str]:
+        """What the writer did whose transaction broke a promise."""
+        return [] if self.workload is None else self.workload.traces.get(violation.number, [])
 
 
 @pytest.fixture

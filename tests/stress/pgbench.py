@@ -11,6 +11,7 @@ from typing import Self
 
 import pytest
 from harness import Database
+
 from pyfence import _programs
 
 

@@ -1,4 +1,4 @@
-"""The guarded tables of the stress run, the writes to them, and which resource a row belongs to without asking pyfence."""
+"""The guarded tables of the stress run, the writes to them, and a row's resource without asking pyfence."""
 
 from __future__ import annotations
 

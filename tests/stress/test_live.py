@@ -13,9 +13,10 @@ import psycopg
 import pytest
 from guards.scene import Lease, acquire
 from harness import Database, sqlstate, wait_until
-from pyfence import migrate
 from stress.conftest import LONG
 from stress.pgbench import Pgbench
+
+from pyfence import migrate
 
 TENANTS = 4
 #: What protect and the others may wait for: five tries of a second each, and what they sleep in between.
@@ -182,6 +183,6 @@ def everything(db: Database) -> list[Any]:
             "select g::text from fence._guard g order by id",
             "select h::text from fence._history h order by id",
             "select proname, prosrc, proacl::text from pg_proc where pronamespace = 'fence'::regnamespace order by 1",
-            "select tgrelid::regclass::text, pg_get_triggerdef(oid), tgenabled from pg_trigger order by tgrelid, tgname",
+            "select tgrelid, pg_get_triggerdef(oid), tgenabled from pg_trigger order by tgrelid, tgname",
         )
     ]

@@ -1,7 +1,7 @@
 """Many writers, heartbeats, takeovers, revocations, releases, unaware jobs and VACUUM, all at once, at random.
 
-Nothing here is ordered, and nothing here judges: the history does (stress.checker). A writer attacks itself: while it is
-between two steps of a transaction, it tries on another connection to have the lease taken over: then it would hurt.
+Nothing here is ordered, and nothing here judges: the history does (stress.checker). A writer attacks itself: between
+two steps of a transaction, it tries to have the lease taken over by somebody else: that is when it would hurt.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Tally:
 class Workload:
     """The actors on one database. `run()` lets them loose until told to stop."""
 
-    def __init__(self, db: Database, seed: int, writers: int = 8) -> None:
+    def __init__(self, db: Database, seed: int, writers: int = 6) -> None:
         self.db = db
         self.seed = seed
         self.book = Book()
@@ -97,7 +97,7 @@ class Workload:
         """Until `until()`, asked every now and then, says so, or the seconds are over."""
         end = time.monotonic() + seconds
         actors = [self.db.in_thread(self._loop, Writer(self, number).act) for number in range(self._writers)]
-        for act in (Heart(self).act, Reaper(self).act, Unaware(self).act, Vacuum(self).act):
+        for act in (Heart(self).act, Unaware(self).act, Vacuum(self).act, *Rivals.pair(self)):
             actors.append(self.db.in_thread(self._loop, act))
         try:
             while time.monotonic() < end and not any(actor.done() for actor in actors) and not until():
@@ -145,6 +145,11 @@ class Actor:
             self._connections[purpose] = found
         return found
 
+    @property
+    def side(self) -> Connection:
+        """For everything that is no write: one connection, of a role that may do all of it; each has to warm up."""
+        return self.connection("side", "fence_owner")
+
     def try_(self, connection: Connection, statement: str, values: Iterable[object] = ()) -> list[tuple[object, ...]]:
         """One statement, committed; no rows where it was refused."""
         try:
@@ -161,15 +166,15 @@ class Actor:
         self.note(f"take over {resource}")
         how = self.choose.random()
         if how < 0.5:
-            self.try_(self.connection("owner", "fence_owner"), EXPIRE, (resource,))
+            self.try_(self.side, EXPIRE, (resource,))
         elif how < 0.65:
-            self.try_(self.connection("admin", "app_owner"), "select fence.revoke(%s, 'stress')", (resource,))
+            self.try_(self.side, "select fence.revoke(%s, 'stress')", (resource,))
         elif how < 0.8 and (lease := self.book.pick(resource, self.choose)):
-            self.try_(self.connection("side"), "select fence.release(%s, %s, %s)", lease.parameters)
-        ttl = self.choose.choice(("50 ms", "2 s", "1 min", "1 min"))
+            self.try_(self.side, "select fence.release(%s, %s, %s)", lease.parameters)
+        ttl = self.choose.choice(("200 ms", "2 s", "1 min", "1 min"))
         for _ in range(2):  # the first request may only close it
             ask = "select granted, token, secret from fence.acquire(%s, %s)"
-            for granted, token, secret in self.try_(self.connection("side"), ask, (resource, ttl)):
+            for granted, token, secret in self.try_(self.side, ask, (resource, ttl)):
                 self.note(f"granted {token}" if granted else "not granted")
                 if granted:
                     self.book.add(Lease(resource, int(str(token)), str(secret)))
@@ -177,7 +182,7 @@ class Actor:
 
 
 class Writer(Actor):
-    """Presents claims, current and old, and writes: at every level, in savepoints, prepared, and it gives up at times."""
+    """Presents claims, current and old, and writes: at every level, in savepoints, prepared, rolled back."""
 
     name = "writer"
     trace: list[str]
@@ -297,11 +302,11 @@ class Writer(Actor):
         """In two phases: what stands between them is as good as open."""
         name = f"stress-{self.workload.next_number()}"
         connection.execute(f"prepare transaction '{name}'")
-        with suppress(psycopg.Error):
-            connection.rollback()  # the driver's own idea of a transaction
-        self.take_over("whole")
-        side = self.connection("side")
-        side.execute(f"{'commit' if self.choose.random() < 0.7 else 'rollback'} prepared '{name}'")
+        connection.rollback()  # the driver's own idea of a transaction
+        self.take_over(self.choose.choice(self.book.names()))
+        connection.autocommit = True
+        connection.execute(f"{'commit' if self.choose.random() < 0.7 else 'rollback'} prepared '{name}'")
+        connection.autocommit = False
 
 
 class Heart(Actor):
@@ -311,11 +316,11 @@ class Heart(Actor):
 
     def act(self) -> None:
         leases = [lease for name in self.book.names() if (lease := self.book.pick(name, self.choose, old=0.1))]
-        side = self.connection("side")
+        side = self.side
         if not leases:
             return
         lease = self.choose.choice(leases)
-        ttl = self.choose.choice(("5 ms", "1 s", "1 min"))
+        ttl = self.choose.choice(("100 ms", "1 s", "1 min"))
         if self.choose.random() < 0.5:
             self.try_(side, "select fence.renew(%s, %s, %s, %s)", (*lease.parameters, ttl))
         else:
@@ -326,16 +331,45 @@ class Heart(Actor):
         time.sleep(0.002)  # a load like another's, not a race with itself
 
 
-class Reaper(Actor):
-    """Takes leases over, from outside any transaction."""
+class Rivals(Actor):
+    """Two who want the same lease at the same moment, again and again."""
 
-    name = "reaper"
+    name = "rival"
+
+    def __init__(self, workload: Workload, number: int, meeting: Meeting) -> None:
+        super().__init__(workload, number)
+        self.meeting = meeting
+
+    @classmethod
+    def pair(cls, workload: Workload) -> list[Callable[[], None]]:
+        meeting = Meeting(workload)
+        return [cls(workload, number, meeting).act for number in range(2)]
 
     def act(self) -> None:
-        names = self.book.names()
-        if names:
-            self.take_over(self.choose.choice(names))
-        time.sleep(0.005)
+        name = self.meeting.next()
+        if name is not None:
+            self.take_over(name)
+
+
+class Meeting:
+    """Where two threads agree on a name: both leave with the same one, at once."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._book, self._choose = workload.book, workload.choose("meeting")
+        self._name: str | None = None
+        self._barrier = threading.Barrier(2, action=self._agree)
+
+    def next(self) -> str | None:
+        """None: the other one has gone home, or nobody has acquired anything yet."""
+        with suppress(threading.BrokenBarrierError):
+            self._barrier.wait(1)
+            time.sleep(0.005)
+            return self._name
+        return None
+
+    def _agree(self) -> None:
+        names = self._book.names()
+        self._name = self._choose.choice(names) if names else None
 
 
 class Unaware(Actor):
@@ -356,7 +390,6 @@ class Vacuum(Actor):
 
     def act(self) -> None:
         freeze = self.choose.choice(("", "(freeze)", "(analyze)"))
-        owner = self.connection("owner", "fence_owner")
-        owner.execute(f"vacuum {freeze} fence._lease")
+        self.side.execute(f"vacuum {freeze} fence._lease")
         self.connection("tables", "app_owner").execute(f"vacuum {freeze} {self.choose.choice(list(tables.GUARDED))}")
         time.sleep(0.02)
