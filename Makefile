@@ -2,13 +2,17 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test lint bench setup freeze freeze-check check
+.PHONY: demo test lint bench setup freeze freeze-check check stress
 
 demo test lint bench setup freeze:
 	$(PYTHON) dev.py $@ $(ARGS)
 
 freeze-check:
 	$(PYTHON) dev.py freeze --check
+
+# The long runs: random load judged by its history, the state machine, guards changed under 64 writers.
+stress:
+	$(PYTHON) dev.py test -m stress -n0 -rP $(ARGS)
 
 # What continuous integration runs.
 check:
