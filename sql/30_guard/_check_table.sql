@@ -30,7 +30,9 @@ begin
   end;
   if v_problem is not null then
     perform fence._raise('LF010', pg_catalog.format('%s cannot be protected', coalesce(p_table::regclass::text, 'this')),
-      pg_catalog.format('The reason: %s.', v_problem), 'Name an ordinary table: select fence.protect(''schema.table'', ''report:{id}'');',
+      pg_catalog.format('The reason: %s.', v_problem),
+      pg_catalog.format('Name an ordinary table that is in no other one: select fence.protect(%L, ''report:{id}'');',
+        coalesce(nullif(fence._tree_root(p_table), p_table)::regclass::text, 'schema.table')),
       p_table);
   end if;
 end

@@ -28,7 +28,9 @@ begin
   if v_problem is not null then
     perform fence._raise('LF010', pg_catalog.format('%I cannot be the token column of %s', p_guard.token_column, p_table::regclass),
       pg_catalog.format('The reason: %s.', v_problem),
-      pg_catalog.format('Add one: alter table %s add column fence_token bigint;', p_table::regclass), p_table);
+      case when v_problem like 'a column of the key%' then 'Name key columns that are not generated, or leave the token column out.'
+        else pg_catalog.format('Add one: alter table %s add column fence_token bigint; and name it: p_token_column => ''fence_token''.',
+          p_table::regclass) end, p_table);
   end if;
 end
 $$;

@@ -15,16 +15,21 @@ begin
   end if;
   if p_code = 'LF007' then
     v_message := pg_catalog.format('this write to %L was applied already', p_resource);
-    v_hint := case when p_sequence is null
-      then pg_catalog.format('Nothing to do for a retry. For another write, take a new token: select * from fence.acquire(%L);', p_resource)
-      else pg_catalog.format('Nothing to do for a retry. For another write, present a sequence above %s.', p_last.sequence) end;
+    v_hint := 'Nothing to do for a retry. For another write, ';
   elsif p_sequence is null then
     v_message := pg_catalog.format('a write to %L needs a sequence', p_resource);
     v_detail := pg_catalog.format('%s accepts sequenced writes only.', v_label);
-    v_hint := pg_catalog.format('Number the writes: select fence.present(%L, <token>, <secret>, <sequence>);', p_resource);
+    v_hint := pg_catalog.format('Number the writes under a token, upwards: select fence.present(%L, <token>, <secret>, <sequence>);', p_resource);
   else
     v_message := pg_catalog.format('sequence %s of %L went backwards', p_sequence, p_resource);
-    v_hint := pg_catalog.format('Present a sequence above %s.', p_last.sequence);
+    v_hint := 'If this write is still to be made, ';
+  end if;
+  if p_last.sequence < 9223372036854775807 and p_sequence is not null then
+    v_hint := v_hint || pg_catalog.format('present a higher sequence: select fence.present(%L, <token>, <secret>, %s);',
+      p_resource, p_last.sequence + 1);
+  elsif p_last.token is not null then
+    v_hint := v_hint || pg_catalog.format('give this token back, select fence.release(%1$L, <token>, <secret>); '
+      || 'and take a new one: select * from fence.acquire(%1$L);', p_resource);
   end if;
   perform fence._raise(p_code, v_message, v_detail, v_hint, p_table);
 end

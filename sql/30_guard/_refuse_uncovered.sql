@@ -17,8 +17,8 @@ begin
     v_message := pg_catalog.format('no claim on %L', p_resource);
     v_detail := pg_catalog.format('The write touches a row of %s that belongs to %L; this transaction has presented no claim on it.',
       v_label, p_resource);
-    v_hint := pg_catalog.format('Acquire %1$L and present it in this transaction, before the write: '
-      || 'select fence.present(%1$L, <token>, <secret>);', p_resource);
+    v_hint := pg_catalog.format('Take the lease: select * from fence.acquire(%1$L); '
+      || 'then, in the transaction of the write and before it: select fence.present(%1$L, <token>, <secret>);', p_resource);
   end if;
   perform fence._raise('LF005', v_message, v_detail, v_hint, p_table);
 end

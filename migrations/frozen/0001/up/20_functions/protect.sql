@@ -45,7 +45,7 @@ begin
     if v_found then
       perform fence._raise('LF010', format('%s holds rows whose key is null', p_table),
         'No resource could be named for them, so nobody could write them.',
-        format('Mend them first: select * from %s where %s;', p_table, v_null_keys), p_table);
+        format('Give them a key, or delete them, and try again. To see them: select * from %s where %s;', p_table, v_null_keys), p_table);
     end if;
   end if;
 end

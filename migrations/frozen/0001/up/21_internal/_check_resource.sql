@@ -14,7 +14,7 @@ begin
   elsif p_resource ~ '[{][^{}]*[}]' then
     perform fence._raise('LF010', pg_catalog.format('resource name %s holds an unrendered placeholder', pg_catalog.quote_literal(p_resource)),
       'Braces with something between them are a template''s placeholder, not a name.',
-      'Render the template first: select fence.resource_name(''report:{id}'', ''{"id": 1}'').');
+      'Render the template first: select fence.resource_name(''report:{id}'', ''{"id": 1}'');');
   end if;
 end
 $$;

@@ -17,7 +17,7 @@ begin
       'Change leases through acquire, renew, release and revoke only.', tg_relid);
   elsif tg_relid = 'fence._lease'::regclass and tg_op in ('DELETE', 'TRUNCATE') then
     perform fence._raise('42501', 'leases are never deleted', 'A deleted lease would forget its tokens.',
-      'End a lease with fence.revoke; forget old events with fence.prune.', tg_relid);
+      'End a lease instead: select fence.revoke(<resource>, <reason>);', tg_relid);
   end if;
   perform fence._raise('42501', format('%s is written by pyfence''s functions only', tg_relid::regclass),
     format('The role is %I.', current_user), 'Call the functions of schema fence.', tg_relid);
