@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""The cases that `pyfence bench` leaves out: many claims, wide tables, a million rows, partitions, and one hot lease.
+
+    .venv/bin/python bench/extended.py > bench/results/<date>-<commit>-extended.json
+    .venv/bin/python bench/extended.py --rows 100000 --seconds 2 --rounds 3 hot-lease     # some of it, smaller
+
+Same rules as `pyfence bench`: servers of its own, both sides in turns, medians of the rounds' own ratios.
+Takes about ten minutes on an idle machine.
+"""
+
+# ruff: noqa: S608 - every name in the statements is made here
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg
+
+from pyfence import _programs
+from pyfence.bench import _report, _sql
+from pyfence.bench._measure import Group, Meter, Variant, measured
+from pyfence.bench._place import SETTINGS, Place, own_server
+
+SCHEMA = _sql.SCHEMA
+FILL = "with (fillfactor = 45, autovacuum_enabled = false)"
+Claims = list[tuple[str, int, str]]
+
+
+# -- in processor time, one backend -----------------------------------------------------------------------------------
+
+
+class Cases:
+    """Builds tables, guards and leases, and the groups that are measured on them."""
+
+    def __init__(self, place: Place, rows: int, rounds: int) -> None:
+        self.place, self.rows, self.rounds = place, rows, rounds
+        place.connection.execute(_sql.DURABLE[False])
+
+    def claims(self) -> Group:
+        """A bulk UPDATE of all rows, which belong to 1, 10 or 1,000 resources."""
+        variants = [Variant("unguarded", self._bulk(self._plain("claims_plain", 1000)))]
+        for count, target in ((1, 1.75), (10, 1.75), (1000, 2.0)):
+            name = self._plain(f"claims_{count}", count)
+            held = self._guard(name, f"claims_{count}:{{tenant}}", range(count))
+            variants.append(Variant(f"row scope, {count} claims", self._bulk(name, held), target=target))
+        return self._group(f"bulk UPDATE, {self.rows} rows", "row", self.rows, variants)
+
+    def columns(self, count: int) -> Group:
+        """The same on a table of so many columns; fewer rows, for they are larger."""
+        rows = max(self.rows // count, 1000)
+        variants = []
+        for name, guarded in ((f"wide_{count}_plain", False), (f"wide_{count}", True)):
+            more = ", ".join(f"c{number} int not null default {number}" for number in range(count - 3))
+            self._run(f"create table {SCHEMA}.{name} (id int primary key, tenant int, amount int, {more}) {FILL}")
+            self._run(f"insert into {SCHEMA}.{name} select n, n % 10, 0 from generate_series(1, {rows}) n")
+            held = self._guard(name, f"{name}:{{tenant}}", range(10)) if guarded else None
+            variants.append(
+                Variant("row scope, 10 claims" if guarded else "unguarded", self._bulk(name, held), target=1.75)
+            )
+        return self._group(f"bulk UPDATE, {count} columns, {rows} rows", "row", rows, variants)
+
+    def partitions(self, through: str) -> Group:
+        """A bulk UPDATE of one partition, through the leaf or through the root."""
+        rows = self.rows // 4
+        variants = []
+        for guarded in (False, True):
+            name = f"tree_{through}_{'guarded' if guarded else 'plain'}"
+            columns = "(id int, tenant int not null, amount int not null, body text not null, primary key (id))"
+            self._run(f"create table {SCHEMA}.{name} {columns} partition by range (id)")
+            for part in range(2):
+                low, high = part * rows, (part + 1) * rows
+                self._run(
+                    f"create table {SCHEMA}.{name}_{part} partition of {SCHEMA}.{name} "
+                    f"for values from ({low}) to ({high}) {FILL}"
+                )
+            self._run(
+                f"insert into {SCHEMA}.{name} "
+                f"select n, n % 10, 0, repeat('x', 40) from generate_series(0, {rows - 1}) n"
+            )
+            held = self._guard(name, f"{name}:{{tenant}}", range(10)) if guarded else None
+            target = f"{name}_0" if through == "leaf" else name
+            label = "row scope, 10 claims" if guarded else "unguarded"
+            variants.append(Variant(label, self._bulk(target, held), target=1.75))
+        return self._group(f"bulk UPDATE of a partition through the {through}, {rows} rows", "row", rows, variants)
+
+    def plain(self) -> Group:
+        """The plain table that partitions are to be compared with."""
+        rows, self.rows = self.rows, self.rows // 4
+        variants = [Variant("unguarded", self._bulk(self._plain("beside_plain", 10)))]
+        name = self._plain("beside_guarded", 10)
+        held = self._guard(name, "beside:{tenant}", range(10))
+        variants.append(Variant("row scope, 10 claims", self._bulk(name, held), target=1.75))
+        group = self._group(f"bulk UPDATE of a plain table, {self.rows} rows", "row", self.rows, variants)
+        self.rows = rows
+        return group
+
+    def statements(self, claims: int) -> Group:
+        """Statements of one row each, 500 in one transaction: what is above the unguarded ones is the guard itself."""
+        count = 500
+        variants = []
+        for guarded in (False, True):
+            name = f"single_{claims}_{'guarded' if guarded else 'plain'}"
+            rows, self.rows = self.rows, 10_000
+            self._plain(name, claims)
+            self.rows = rows
+            held = self._guard(name, f"{name}:{{tenant}}", range(claims)) if guarded else None
+            label = f"row scope, {claims} claims" if guarded else "unguarded"
+            variants.append(Variant(label, self._singles(name, count, held)))
+        return self._group(f"UPDATE of one row, {count} in a transaction", "statement", count, variants)
+
+    def _plain(self, name: str, tenants: int) -> str:
+        self._run(
+            f"create table {SCHEMA}.{name} "
+            f"(id int not null, tenant int not null, amount int not null, body text not null, primary key (id)) {FILL}"
+        )
+        self._run(
+            f"insert into {SCHEMA}.{name} "
+            f"select n, n % {tenants}, 0, repeat('x', 40) from generate_series(1, {self.rows}) n"
+        )
+        return name
+
+    def _guard(self, name: str, template: str, tenants: range) -> Claims:
+        self.place.owner.execute(_sql.PROTECT, (f"{SCHEMA}.{name}", template))
+        names = [template.format(tenant=tenant) for tenant in tenants]
+        return [(resource, *self.place.acquire(resource)) for resource in names]
+
+    def _bulk(self, name: str, held: Claims | None = None) -> Callable[[int], object]:
+        return self._transaction(held, lambda: [(f"update {SCHEMA}.{name} set amount = amount + 1", ())])
+
+    def _singles(self, name: str, count: int, held: Claims | None) -> Callable[[int], object]:
+        numbers = cycle(range(1, 10_000, 7))
+        update = f"update {SCHEMA}.{name} set amount = amount + 1 where id = %s"
+        return self._transaction(held, lambda: ((update, (next(numbers),)) for _ in range(count)))
+
+    def _transaction(self, held: Claims | None, statements: Callable[[], Any]) -> Callable[[int], object]:
+        connection = self.place.connection
+        columns = None if held is None else tuple(map(list, zip(*held, strict=True)))
+
+        def run(number: int) -> None:
+            connection.execute("begin")
+            if columns is not None:
+                connection.execute(_sql.PRESENT_ALL, columns)
+            for statement, values in statements():
+                connection.execute(statement, values)
+            connection.execute("commit")
+
+        return run
+
+    def _group(self, name: str, each: str, operations: int, variants: list[Variant]) -> Group:
+        def tidy() -> None:
+            for (table,) in self.place.owner.execute(
+                "select oid::regclass::text from pg_class where relnamespace = %s::regnamespace and relkind = 'r'",
+                (SCHEMA,),
+            ).fetchall():
+                self.place.owner.execute(f"vacuum {table}")
+            self.place.owner.execute(_sql.VACUUM_LEASES)
+
+        tidy()
+        return Group(name, each, operations, self.rounds, variants, tidy)
+
+    def _run(self, statement: str) -> None:
+        self.place.owner.execute(statement)
+
+    def forget(self) -> None:
+        """Drop the tables of one group before the next: they are large."""
+        for (table,) in self.place.owner.execute(
+            "select oid::regclass::text from pg_class where relnamespace = %s::regnamespace "
+            "and relkind in ('r', 'p') and not relispartition",
+            (SCHEMA,),
+        ).fetchall():
+            self.place.owner.execute(f"drop table {table}")
+
+
+# -- in throughput, many clients --------------------------------------------------------------------------------------
+
+ROWS_EACH = 150  # each client writes rows of its own: what is measured is the lease, not the rows
+UNGUARDED = """
+\\set id random(1, {rows}) + :client_id * {rows}
+begin;
+update {schema}.{table} set amount = amount + 1 where id = :id;
+commit;
+"""
+GUARDED = """
+\\set id random(1, {rows}) + :client_id * {rows}
+begin;
+select fence.present(resource, token, secret) from {schema}.held where client = {client};
+update {schema}.{table} set amount = amount + 1 where id = :id;
+commit;
+"""
+
+
+def hot_lease(place: Place, url: str, *, clients: int, seconds: int, rounds: int) -> dict[str, Any]:
+    """`clients` connections that write at the same time: unguarded, under one lease, and each under one of its own."""
+    owner = place.owner
+    with tempfile.TemporaryDirectory() as folder:
+        owner.execute(f"create table {SCHEMA}.held (client int primary key, resource text, token bigint, secret text)")
+        for name in ("free", "hot", "own"):
+            owner.execute(f"create table {SCHEMA}.{name} (id int primary key, tenant int, amount int) {FILL}")
+            owner.execute(
+                f"insert into {SCHEMA}.{name} select n, (n - 1) / {ROWS_EACH}, 0 "
+                f"from generate_series(1, {ROWS_EACH * clients}) n"
+            )
+        owner.execute(_sql.PROTECT, (f"{SCHEMA}.hot", "hot"))
+        owner.execute(_sql.PROTECT, (f"{SCHEMA}.own", "own:{tenant}"))
+        for client in range(-1, clients):
+            resource = "hot" if client < 0 else f"own:{client}"
+            token, secret = place.acquire(resource)
+            owner.execute(f"insert into {SCHEMA}.held values (%s, %s, %s, %s)", (client, resource, token, secret))
+        scripts = {
+            "unguarded": UNGUARDED.format(schema=SCHEMA, table="free", rows=ROWS_EACH),
+            "one lease": GUARDED.format(schema=SCHEMA, table="hot", rows=ROWS_EACH, client="-1"),
+            "a lease each": GUARDED.format(schema=SCHEMA, table="own", rows=ROWS_EACH, client=":client_id"),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in scripts}
+        multis: dict[str, list[float]] = {name: [] for name in scripts}
+        for number in range(rounds + 1):
+            names = list(scripts)
+            for name in names[number % 3 :] + names[: number % 3]:
+                before = _next_multixact(owner)
+                rate, count = _pgbench(url, folder, scripts[name], clients, seconds if number else 1)
+                if number:
+                    rates[name].append(rate)
+                    multis[name].append((_next_multixact(owner) - before) / max(count, 1))
+            for table in ("free", "hot", "own"):
+                owner.execute(f"vacuum {SCHEMA}.{table}")
+            owner.execute(_sql.VACUUM_LEASES)
+    return {
+        "clients": clients,
+        "rounds": rounds,
+        "seconds": seconds,
+        "server": place.described,
+        "transactions_per_second": {name: round(median(found)) for name, found in rates.items()},
+        "ratio": {
+            name: round(median(of / over for of, over in zip(rates[name], rates["unguarded"], strict=True)), 3)
+            for name in scripts
+        },
+        "one_lease_against_a_lease_each": round(
+            median(of / over for of, over in zip(rates["one lease"], rates["a lease each"], strict=True)), 3
+        ),
+        "multixacts_per_transaction": {name: round(median(found), 4) for name, found in multis.items()},
+    }
+
+
+def _next_multixact(owner: psycopg.Connection[Any]) -> int:
+    owner.execute("checkpoint")
+    row = owner.execute("select next_multixact_id::text::bigint from pg_control_checkpoint()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _pgbench(url: str, folder: str, script: str, clients: int, seconds: int) -> tuple[float, int]:
+    path = Path(folder) / "script.sql"
+    path.write_text(script)
+    program = _programs.find_bindir() / "pgbench"
+    command = [str(program), "--no-vacuum", "--protocol=prepared", f"--client={clients}", "--jobs=1"]
+    done = subprocess.run(
+        [*command, f"--time={seconds}", f"--file={path}", url], capture_output=True, text=True, check=False
+    )
+    rate = re.search(r"tps = ([\d.]+)", done.stdout)
+    count = re.search(r"actually processed: (\d+)", done.stdout)
+    if done.returncode != 0 or rate is None or count is None:
+        sys.exit(f"pgbench failed: {done.stderr[-2000:]}")
+    return float(rate[1]), int(count[1])
+
+
+# -- all of it --------------------------------------------------------------------------------------------------------
+
+
+def groups(cases: Cases, chosen: Callable[[str], bool]) -> Iterator[Group]:
+    """The groups, each built when its turn comes."""
+    if chosen("claims"):
+        yield cases.claims()
+    for count in (10, 200):
+        if chosen("columns"):
+            yield cases.columns(count)
+    if chosen("partitions"):
+        yield cases.plain()
+        for through in ("leaf", "root"):
+            yield cases.partitions(through)
+    for claims in (1, 1000):
+        if chosen("statements"):
+            yield cases.statements(claims)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", help="claims, columns, partitions, statements, hot-lease; default: all")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the bulk updates")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=int, default=5, help="of one run of pgbench")
+    options = parser.parse_args()
+
+    def chosen(name: str) -> bool:
+        return not options.cases or name in options.cases
+
+    out: dict[str, Any] = {"machine": _report.machine(), "rows": options.rows, "results": [], "hot_lease": []}
+    SETTINGS["max_wal_size"] = "16GB"
+    if any(chosen(name) for name in ("claims", "columns", "partitions", "statements")):
+        with own_server(durable=False) as place:
+            out["server"] = place.described
+            cases, meter = Cases(place, options.rows, options.rounds), Meter(place.connection)
+            for group in groups(cases, chosen):
+                print(f"measuring: {group.name} ...", file=sys.stderr)
+                out["results"] += _report.as_json(measured(group, meter))
+                cases.forget()
+    if chosen("hot-lease"):
+        SETTINGS["max_connections"] = options.clients + 20
+        for durable in (False, True):
+            with own_server(durable=durable) as place:
+                print(f"measuring: hot lease, {place.described} ...", file=sys.stderr)
+                found = hot_lease(
+                    place,
+                    _url(place),
+                    clients=options.clients,
+                    seconds=options.seconds,
+                    rounds=options.rounds,
+                )
+                out["hot_lease"].append({"durable": durable, **found})
+    print(json.dumps(out, indent=2))
+
+
+def _url(place: Place) -> str:
+    info = place.connection.info
+    return f"postgresql://{info.user}@{info.host}:{info.port}/{info.dbname}"
+
+
+if __name__ == "__main__":
+    main()
