@@ -1,7 +1,8 @@
 -- The statements that put a guard's triggers on a table and everything under it, for the table's owner to run in one transaction:
 -- first away with the triggers of other guards (a table that had one and became a part of this tree), then top-down, then what is not
--- the guard's any more, and last the row triggers' clones switched off where statement triggers stand on
--- every level above. Only on the leaves: what is made under a partitioned table takes the state of its triggers over. (ENABLE ALWAYS on a root recurses to the clones; CREATE OR REPLACE turns ALWAYS into ORIGIN: so both are said again.)
+-- the guard's any more, and last every partitioned table's row triggers switched off on what is under it now, where statement triggers
+-- stand on every level. What is made under it later takes over the state that they have on the table itself. (ENABLE ALWAYS recurses to
+-- the clones; CREATE OR REPLACE turns ALWAYS into ORIGIN: so both are said again.)
 create function fence._arm_statements(p_guard fence._guard, p_table oid) returns setof text
 language plpgsql
 stable
@@ -30,10 +31,11 @@ begin
     where t.tgfoid = v_function and t.tgparentid = 0
       and not exists (select from fence._guard_triggers(p_guard, m.relid) w where w.name = t.tgname);
   return query
-    select pg_catalog.format('alter table only %s disable trigger %I', m.relid::regclass, w.name)
-    from fence._guard_triggers(p_guard, p_table) w
-    cross join fence._members(p_table) m join pg_catalog.pg_class c on c.oid = m.relid and c.relkind = 'r'
-    where m.depth > 0 and w.name in ('0_fence_row', '0_fence_row_update')
-    order by m.depth, m.relid;
+    select pg_catalog.format('alter table %s disable trigger %I', i.inhrelid::regclass, w.name)
+    from fence._members(p_table) m
+    join pg_catalog.pg_inherits i on i.inhparent = m.relid
+    cross join lateral fence._guard_triggers(p_guard, m.relid) w
+    where starts_with(w.name, '0_fence_row')
+    order by m.depth, i.inhrelid;
 end
 $$;

@@ -33,12 +33,13 @@ as $$
   union all
   -- What PostgreSQL cloned to the partitions: on, but for the checks of single rows where statements are checked.
   select m.relid, w.name, case when t.tgenabled = 'A' then 'is not switched off' else 'is not ENABLE ALWAYS' end
-  from fence._members(p_table) m
-  join pg_catalog.pg_class c on c.oid = m.relid and c.relispartition
-  cross join fence._guard_triggers(p_guard, p_table) w
+  from fence._members(p_table) u
+  join pg_catalog.pg_class c on c.oid = u.relid and c.relkind = 'p'
+  cross join lateral fence._guard_triggers(p_guard, u.relid) w
+  cross join lateral fence._members(u.relid) m
   left join pg_catalog.pg_trigger t on t.tgrelid = m.relid and t.tgname = w.name and t.tgparentid <> 0
   where w.level = 'row' and m.depth > 0
-    and t.tgenabled is distinct from (case when c.relkind = 'r' and w.name in ('0_fence_row', '0_fence_row_update') then 'D' else 'A' end)
+    and t.tgenabled is distinct from (case when starts_with(w.name, '0_fence_row') then 'D' else 'A' end)
   union all
   select l.relid, l.name, 'changes rows behind the guard' from fence._late_triggers(p_table) l
 $$;

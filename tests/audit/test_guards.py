@@ -101,6 +101,9 @@ FAULTS = {
         (error("guard-missing", "tree_m"), error("row-guard-off", "tree_m1")),
         ("tree",),
     ),
+    "middle level without its truncate guard": Fault(
+        ('drop trigger "0_fence_truncate" on public.tree_m',), (error("guard-missing", "tree_m"),), ("tree",)
+    ),
     "middle level without any guard": Fault(
         tuple(
             f'drop trigger "0_fence_{name}" on public.tree_m'
@@ -127,7 +130,7 @@ FAULTS = {
         ("tree",),
     ),
     "a row trigger of a middle level off": Fault(
-        ('alter table only public.tree_m disable trigger "0_fence_row"',),
+        ('alter table only public.tree_m disable trigger "0_fence_row1"',),
         (error("guard-disabled", "tree_m"),),
         ("tree",),
     ),

@@ -356,7 +356,7 @@ HOLES = {
     ),
     "the guard of rows that leave": ('alter table public.jan disable trigger "~~0_fence_leave"', ""),
     "the guard of rows that arrive": ('alter table public.jan disable trigger "0_fence_arrive"', ""),
-    "the guard for later leaves": ('alter table only public.feb disable trigger "0_fence_row"', ""),
+    "the guard for later leaves": ('alter table only public.feb disable trigger "0_fence_row1"', ""),
     "the middle's own statement guard": ('drop trigger "0_fence_update" on public.feb', ""),
     "not always": ('alter table public.jan enable trigger "~~0_fence_leave"', ""),
     "a slow leaf": ('alter table public.jan enable always trigger "0_fence_row"', ""),

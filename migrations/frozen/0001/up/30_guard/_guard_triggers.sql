@@ -6,8 +6,10 @@
 -- Table scope needs one check before the statement; where writes are counted, a look after it whether it touched a row.
 -- Row scope: a table in no tree checks the new images set-wise and, row by row, the old image of rows that moved. In a tree a row may move between
 -- partitions, which fires no update row trigger, and a parent's row triggers do not see its children's rows: there, both
--- images set-wise, on every level. The row triggers of a partitioned root are what PostgreSQL clones to a partition made later:
--- it refuses before anybody has armed it. They are switched off on partitions that have statement triggers (fence._arm_statements).
+-- images set-wise, on every level. The row triggers of a partitioned table are what PostgreSQL clones to a partition made later:
+-- it refuses before anybody has armed it. Every partitioned table has its own, with its level in the name, and they are switched off on
+-- all that lies under it and has statement triggers (fence._arm_statements). Not the root's alone: pg_dump orders a switched-off clone
+-- after the trigger that it was cloned from only where the two are one level apart.
 --   ~~0_fence_leave  stays on everywhere: a MERGE that moves a row to another partition puts it into no transition table of
 --                    its update, and fires only this before the row leaves; true where a column changed that decides the
 --                    partition or the resource. Last by name, to see what other triggers made of the row.
@@ -20,6 +22,8 @@ stable
 as $$
   with place as (
     select c.relkind = 'p' and not c.relispartition as partitioned_root,
+      case when c.relkind = 'p' then
+        coalesce(nullif((select pg_catalog.count(*) - 1 from pg_catalog.pg_partition_ancestors(p_table)), 0)::text, '') end as level,
       c.relkind = 'p' or exists (select from pg_catalog.pg_inherits i where p_table in (i.inhrelid, i.inhparent)) as in_tree,
       (select pg_catalog.string_agg(k.moved, ' or ' order by k.ordinal)
        from fence._key_columns(p_table, (p_guard).template) k) as moved,
@@ -54,8 +58,11 @@ as $$
     where (p_guard).scope = 'row' and not p.in_tree
     union all
     select v.* from place p, lateral (values
-      ('0_fence_row', 'after', 'insert or delete', 'row', false, false, null),
-      ('0_fence_row_update', 'after', 'update', 'row', false, false, '(' || p.moved || ') is not null'),
+      ('0_fence_row' || p.level, 'after', 'insert or delete', 'row', false, false, null),
+      ('0_fence_row_update' || p.level, 'after', 'update', 'row', false, false, '(' || p.moved || ') is not null')) v
+    where p.level is not null
+    union all
+    select v.* from place p, lateral (values
       ('0_fence_arrive', 'after', 'insert', 'row', false, false,
         'coalesce(pg_catalog.current_setting(''fence.moving'', true), '''') <> '''''),
       ('~~0_fence_leave', 'before', 'update', 'row', false, false, p.left_behind)) v
