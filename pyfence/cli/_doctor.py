@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import click
 from psycopg.rows import DictRow
 
@@ -9,7 +11,7 @@ from pyfence.cli import _queries
 from pyfence.cli._database import session
 from pyfence.cli._exit_codes import ExitCode
 from pyfence.cli._leases import MONITOR_HINTS
-from pyfence.cli._output import Output, say
+from pyfence.cli._output import Output, say, write
 from pyfence.cli._settings import Settings, name, shared_options
 
 _REPAIR_HINTS = {
@@ -20,14 +22,21 @@ _SEVERITIES = ("error", "warning", "info")
 
 
 @click.command()
+@click.option(
+    "--event-triggers", is_flag=True, help="Instead print the SQL of the optional event triggers, for a superuser."
+)
 @shared_options
 @click.pass_obj
-def doctor(settings: Settings) -> int:
+def doctor(settings: Settings, event_triggers: bool) -> int:
     """Look for holes in the fence, and name the remedy of each.
 
     Needs the rights of: pyfence role add ROLE --as monitor. Exits with 1 where there is an error; warnings and
     information leave it at 0. A remedy that ends with a semicolon is SQL.
     """
+    if event_triggers:
+        script = (files("pyfence") / "_optional_sql" / "event_triggers.sql").read_text("utf-8")
+        Output(settings).document({"sql": script}, lambda: write(script))
+        return ExitCode.OK
     with session(settings, hints=MONITOR_HINTS) as database:
         findings = database.rows(_queries.AUDIT)
     _print_findings(Output(settings), {}, findings)

@@ -13,7 +13,9 @@ begin
   return query
     with faults as (
       select f.relid, f.name, f.fault, t.tgenabled,
-        pg_catalog.bool_or(f.fault = 'unarmed') over (partition by f.relid) and f.relid <> p_table as is_new, c.relispartition
+        f.relid <> p_table and not exists (
+          select from pg_catalog.pg_trigger o where o.tgrelid = f.relid and o.tgfoid = v_function and o.tgparentid = 0) as is_new,
+        c.relispartition
       from fence._trigger_faults(p_guard, p_table) f
       join pg_catalog.pg_class c on c.oid = f.relid
       left join pg_catalog.pg_trigger t on t.tgrelid = f.relid and t.tgname = f.name

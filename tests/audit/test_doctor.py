@@ -81,3 +81,10 @@ def test_repair_refuses_what_is_not_protected(cli: CommandLine, report: Database
     assert cli("repair", "public.other", "--json", code=1).error["code"] == "LF010"
     assert cli("repair", "public.nowhere", "--json", code=1).error["code"] == "42P01"
     assert "--as admin" in CommandLine(report.url("monitor"))("repair", "--json", code=1).error["hint"]
+
+
+def test_the_event_triggers_are_printed_without_a_connection() -> None:
+    nowhere = CommandLine("postgresql://127.0.0.1:1/nowhere")
+    script = nowhere("doctor", "--event-triggers").out
+    assert "create event trigger fence_trigger_dropped on sql_drop" in script
+    assert nowhere("doctor", "--event-triggers", "--json").json == {"sql": script}
