@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
@@ -223,12 +225,14 @@ def hot_lease(place: Place, url: str, *, clients: int, seconds: int, rounds: int
         }
         rates: dict[str, list[float]] = {name: [] for name in scripts}
         multis: dict[str, list[float]] = {name: [] for name in scripts}
+        cpus: dict[str, list[float]] = {name: [] for name in scripts}
         for number in range(rounds + 1):
             names = list(scripts)
             for name in names[number % 3 :] + names[: number % 3]:
-                before = _next_multixact(owner)
-                rate, count = _pgbench(url, folder, scripts[name], clients, seconds if number else 1)
-                if number:
+                before, cpu = _next_multixact(owner), _backends_cpu(owner)
+                rate, count = _pgbench(url, folder, scripts[name], clients, seconds)
+                if number and count:
+                    cpus[name].append((_backends_cpu(owner) - cpu) / count * 1e6)
                     rates[name].append(rate)
                     multis[name].append((_next_multixact(owner) - before) / max(count, 1))
             for table in ("free", "hot", "own"):
@@ -241,12 +245,13 @@ def hot_lease(place: Place, url: str, *, clients: int, seconds: int, rounds: int
         "server": place.described,
         "transactions_per_second": {name: round(median(found)) for name, found in rates.items()},
         "ratio": {
-            name: round(median(of / over for of, over in zip(rates[name], rates["unguarded"], strict=True)), 3)
+            name: round(median(of / max(over, 1) for of, over in zip(rates[name], rates["unguarded"], strict=True)), 3)
             for name in scripts
         },
         "one_lease_against_a_lease_each": round(
-            median(of / over for of, over in zip(rates["one lease"], rates["a lease each"], strict=True)), 3
+            median(of / max(over, 1) for of, over in zip(rates["one lease"], rates["a lease each"], strict=True)), 3
         ),
+        "cpu_us_per_transaction": {name: round(median(found), 1) for name, found in cpus.items()},
         "multixacts_per_transaction": {name: round(median(found), 4) for name, found in multis.items()},
     }
 
@@ -256,6 +261,16 @@ def _next_multixact(owner: psycopg.Connection[Any]) -> int:
     row = owner.execute("select next_multixact_id::text::bigint from pg_control_checkpoint()").fetchone()
     assert row is not None
     return int(row[0])
+
+
+def _backends_cpu(owner: psycopg.Connection[Any]) -> float:
+    """Seconds of processor time of the server's processes that have ended; pgbench's are waited for."""
+    while owner.execute("select from pg_stat_activity where application_name = 'pgbench'").fetchall():
+        time.sleep(0.02)
+    time.sleep(0.05)  # until the postmaster has collected the last
+    parent = Path(f"/proc/{owner.info.backend_pid}/stat").read_text().rpartition(")")[2].split()[1]
+    fields = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
 def _pgbench(url: str, folder: str, script: str, clients: int, seconds: int) -> tuple[float, int]:
@@ -268,9 +283,9 @@ def _pgbench(url: str, folder: str, script: str, clients: int, seconds: int) -> 
     )
     rate = re.search(r"tps = ([\d.]+)", done.stdout)
     count = re.search(r"actually processed: (\d+)", done.stdout)
-    if done.returncode != 0 or rate is None or count is None:
-        sys.exit(f"pgbench failed: {done.stderr[-2000:]}")
-    return float(rate[1]), int(count[1])
+    if done.returncode != 0 or count is None:
+        sys.exit(f"pgbench failed: {done.stdout[-500:]} {done.stderr[-2000:]}")
+    return float(rate[1]) if rate else 0.0, int(count[1])  # it prints no rate where nothing was committed in time
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
