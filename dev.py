@@ -3,6 +3,8 @@
 
     demo [options]          play the story of the stale writer on a PostgreSQL of its own
     test [pytest options]   run the tests
+    test-matrix [options]   run them on PostgreSQL 14, 15, 16, 17 and 18
+    mutants [options]       take one thing at a time out of sql/ and see whether a test notices
     lint                    style, strict types and layer rules
     bench [options]         guarded against unguarded writes, side by side
     freeze [options]        copy sql/ into an unreleased revision, or --check the released ones
@@ -37,9 +39,12 @@ EXTRAS = {
     "bench": {"embedded"},
     "freeze": {"embedded"},
     "test": {"embedded", "test"},
+    "test-matrix": {"embedded", "test"},
+    "mutants": {"embedded", "test"},
     "lint": {"embedded", "test", "lint"},
     "setup": {"embedded", "test", "lint"},
 }
+SCRIPTS = {"test-matrix": "tests/matrix.py", "mutants": "tests/mutants/run.py"}
 LINT = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
@@ -274,6 +279,8 @@ def main(arguments: "list[str]") -> int:
     if command == "test":
         os.chdir(str(ROOT))
         return become([str(python), "-m", "pytest", *pytest_arguments(rest)])
+    if command in SCRIPTS:
+        return become([str(python), str(ROOT / SCRIPTS[command]), *rest])
     if command == "freeze":
         return become([str(python), str(ROOT / "migrations" / "freeze.py"), *rest])
     return become([str(python.with_name("pyfence")), command, *rest])
