@@ -26,6 +26,7 @@ EXPECTED = {
     "LF002": "expired",
     "LF004": "no claim",
     "LF005": "claim does not cover the row",
+    "LF006": "not the holder",
     "LF007": "applied already",
     "LF008": "sequence went backwards",
     "40001": "the snapshot is too old",
@@ -266,8 +267,11 @@ class Writer(Actor):
         number = self.workload.next_number()
         how = self.choose.random()
         self.workload.traces[number] = self.trace
-        means = "forge" if how < 0.15 else "present_all" if how < 0.5 else "present"
+        means = "invent" if how < 0.05 else "forge" if how < 0.15 else "present_all" if how < 0.5 else "present"
         self.note(f"{means} {[(lease.resource, lease.token) for lease in leases]}")
+        if how < 0.05:  # right in form, and proves nothing: if it is believed, a row changes that nobody has claimed
+            forge(connection, *[Lease(lease.resource, lease.token, "0" * 32) for lease in leases])
+            return
         if how < 0.15:
             forge(connection, *leases)
         elif how < 0.5:
