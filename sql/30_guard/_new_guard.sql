@@ -15,11 +15,16 @@ begin
     and not exists (select from pg_catalog.pg_trigger t where t.tgfoid = fence._guard_function(g.id));
   delete from fence._accepted a where not exists (select from fence._guard g where g.id = a.guard);
   perform fence._drop_unused_functions();
-  insert into fence._guard as g (schema_name, table_name, template, template_schema, template_table, scope, mode, expiry,
-    writes, inserts, uncatchable, protected_at, protected_by)
-  values (v_guard.schema_name, v_guard.table_name, '', v_guard.schema_name, v_guard.table_name, 'table', 'enforce', 'reject',
-    'many', 'check', false, pg_catalog.clock_timestamp(), session_user)
-  returning g.* into v_guard;
+  loop
+    insert into fence._guard as g (schema_name, table_name, template, template_schema, template_table, scope, mode, expiry,
+      writes, inserts, uncatchable, protected_at, protected_by)
+    values (v_guard.schema_name, v_guard.table_name, '', v_guard.schema_name, v_guard.table_name, 'table', 'enforce', 'reject',
+      'many', 'check', false, pg_catalog.clock_timestamp(), session_user)
+    returning g.* into v_guard;
+    -- A function that a schema-only restore has brought, without its registry row, keeps its number: another table may use it.
+    exit when fence._guard_function(v_guard.id) is null;
+    delete from fence._guard g where g.id = v_guard.id;
+  end loop;
   return v_guard;
 end
 $$;

@@ -520,3 +520,18 @@ def test_no_guard_waits_for_the_registry(db: Database, t: str) -> None:
     keeper.execute("lock table fence._guard in access exclusive mode")
     present(connection, lease)
     assert connection.execute("update public.t set body = 'new' where id = 1").rowcount == 1
+
+
+def test_a_function_left_by_a_schema_only_restore_keeps_its_number(db: Database, t: str) -> None:
+    """Its registry row is not there, but another table's triggers may call it."""
+    protect(db, t, "row:{id}")
+    db.execute("delete from fence._guard", user="fence_owner")
+    db.execute("select setval(pg_get_serial_sequence('fence._guard', 'id'), 1, false)", user="fence_owner")
+    source = "select prosrc from pg_proc where oid = 'fence._guard_1()'::regprocedure"
+    before = db.execute(source)
+    db.execute("create table public.u (id int primary key)")
+    protect(db, "public.u", "nightly")
+    assert db.execute(source) == before
+    with sqlstate("LF004"):
+        db.execute("update public.t set body = 'new'")
+    assert db.execute("select id from fence._guard", user="fence_owner") == [(2,)]

@@ -27,8 +27,8 @@ as $$
     from wanted w
     left join pg_catalog.pg_trigger t on t.tgrelid = w.relid and t.tgname = w.name
   )
-  select j.relid, j.name, case when pg_catalog.bool_or(j.found) over (partition by j.relid) then j.fault else 'unarmed' end
-  from judged j
+  select j.relid, j.name, case when j.some_found then j.fault else 'unarmed' end
+  from (select n.*, pg_catalog.bool_or(n.found) over (partition by n.relid) as some_found from judged n) j
   where j.fault is not null
   union all
   -- What PostgreSQL cloned to the partitions: on, but for the checks of single rows where statements are checked.
