@@ -47,7 +47,7 @@ def test_a_retry_of_a_numbered_write_is_told_what_was_applied(sequenced: Scene, 
     assert sequenced.body() == "new"
     check_refusal(refused.diag, table=refused.diag.table_name, secrets=[sequenced.lease.secret])
     assert applied(refused.diag.message_detail)[:2] == (sequenced.lease.token, "7")
-    assert "above 7" in refused.diag.message_hint
+    assert ", 8);" in refused.diag.message_hint
 
 
 def test_numbers_go_up(sequenced: Scene, isolation: Isolation) -> None:
