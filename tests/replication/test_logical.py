@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from guards.scene import acquire, present, protect
 from harness import Database, sqlstate, wait_until
-from replication.pair import rows, same, subscription
+from replication.pair import drop_slots, rows, same, subscription
 from trees import forest
 from trees.forest import TEMPLATE, armed, attempt, guard_triggers
 
@@ -198,3 +198,46 @@ def test_the_published_application_alone(db: Database, other: Database) -> None:
         same(db, other, "public.report")
         assert other.execute("select resource from fence.leases") == []
         assert acquire(other, "tenant:a").token > 0
+
+
+def test_the_publishers_token_arrives_in_a_token_column(db: Database, other: Database) -> None:
+    """The worker has no claim to stamp, and what it applies does not count as a write."""
+    for database in (db, other):
+        database.execute(TABLE)
+        database.execute("alter table public.report add fence_token bigint")
+        protect(database, "public.report", TEMPLATE, p_token_column="fence_token", p_writes="once")
+    lease = acquire(db, "tenant:a")
+    connection = db.connect("app")
+    with subscription(db, other, "for table public.report"):
+        present(connection, lease)
+        connection.execute("insert into public.report values (1, 'a')")
+        connection.commit()
+        same(db, other, "public.report")
+        assert other.execute("select fence_token from public.report") == [(lease.token,)]
+        assert other.execute("select count(*) from fence._accepted", user="fence_owner") == [(0,)]
+        local = acquire(other, "tenant:a")
+        assert attempt(other.connect("app"), "update public.report set body = 'local'", local) == 1
+
+
+def test_the_fences_own_rows_cannot_be_copied_over_those_of_another(db: Database, other: Database) -> None:
+    """FOR ALL TABLES with an initial copy stops at the authority; the subscriber's stays what it is."""
+    if db.cluster.version < 15:
+        pytest.skip("disable_on_error came with PostgreSQL 15")
+    before = rows(other, "fence._authority")
+    db.execute("create publication p for all tables", user="postgres")
+    db.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (db.name,), user="postgres")
+    other.execute(
+        f"create subscription s connection '{db.url('postgres')}' publication p "
+        f"with (create_slot = false, slot_name = '{db.name}', disable_on_error = true)",
+        user="postgres",
+    )
+    try:
+        query = "select subenabled from pg_subscription where subname = 's'"
+        wait_until(lambda: other.execute(query, user="postgres") == [(False,)], "the subscription stopped", deadline=60)
+        assert rows(other, "fence._authority") == before
+        assert acquire(other, "tenant:a").token > 0
+    finally:
+        other.execute("alter subscription s disable", user="postgres")
+        other.execute("alter subscription s set (slot_name = none)", user="postgres")
+        other.execute("drop subscription s", user="postgres")
+        drop_slots(db)
