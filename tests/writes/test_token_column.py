@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from errors.reader import commands
 from guards.scene import acquire, check_refusal, protect, supersede
 from harness import Database, sqlstate
 from writes.scene import KINDS, UPDATE, Kind, Scene, begin, make, present
@@ -234,8 +235,8 @@ def test_a_column_that_cannot_be_stamped_is_refused(db: Database, column: str, d
         protect(db, "public.t", "row:{key}" if column == "key" else "row:{id}", p_token_column=column)
     check_refusal(refused.diag, table="t")
     assert db.execute("select from fence.protected_tables") == []
-    hint = refused.diag.message_hint
-    db.execute(hint.removeprefix("Add one: "))
+    for command in commands(refused.diag.message_hint):
+        db.execute(command)
     protect(db, "public.t", "row:{id}", p_token_column="fence_token")
 
 
