@@ -203,3 +203,21 @@ def test_a_turn_taken_for_an_insert_that_stored_nothing_is_nobodys(db: Database)
     scene.write(None, AGAIN)
     with sqlstate("LF007"):
         scene.write(None, f"{INSERT} on conflict do nothing")
+
+
+@pytest.mark.parametrize("name", ["table", "composite"])
+@pytest.mark.parametrize("sequence", [2, 3])
+def test_a_turn_in_progress_keeps_other_rows_of_the_resource_waiting(db: Database, name: str, sequence: int) -> None:
+    """Two rows of one resource: no lock on a row of the table makes the second writer wait."""
+    scene = make(db, KINDS[name])
+    scene.write(None, "insert into public.t values (5, 'a', 'eu', 'old')")
+    scene.protect("sequenced")
+    scene.write(1)
+    first, second = scene.transaction(sequence), scene.transaction(2)
+    first.execute(AGAIN)
+    waiting = db.start_blocked(second, "update public.t set body = 'twice' where id = 5", by=first)
+    first.commit()
+    with sqlstate("LF007" if sequence == 2 else "LF008"):
+        waiting.result(10)
+    second.rollback()
+    assert db.execute("select body from public.t where id = 5") == [("old",)]
