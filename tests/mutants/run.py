@@ -39,10 +39,11 @@ from pyfence import _resources  # noqa: E402
 EVERYTHING = ("guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput")
 #: Which tests know most about a file, or about what a rule takes away: they run first.
 FIRST: list[tuple[str, tuple[str, ...]]] = [
+    (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_retries_in_crowds.py", "writes", "errors")),
+    (r"_next_token", ("races/test_clock.py", "authority")),
     (r"caller's path|invoker|rights stay|own_tables|_role_grants|_check_owner", ("privileges", "errors")),
     (r"^no lock|^waits|^not unique|clock", ("races/test_locks.py", "races", "writes/test_retries_in_crowds.py")),
     (r"any order|no bound", ("races", "writes/test_retries_in_crowds.py", "guards/test_protect.py")),
-    (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_counted_writes.py", "writes", "errors")),
     (r"_lease\.sql|acquire|_next_token|_is_live|authority|_ttl|_close", ("races", "authority", "guards")),
     (r"renew|release|revoke|_begin|_bound", ("authority", "races", "errors", "badinput")),
     (r"present|_claim|_is_current|_verdict", ("guards/test_claims.py", "errors", "badinput", "authority")),

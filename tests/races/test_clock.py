@@ -83,6 +83,14 @@ def test_events_and_writes_are_remembered_when_they_happened(db: Database, lease
     assert at >= began + timedelta(milliseconds=250)
 
 
+def test_a_token_is_of_the_moment_it_is_granted(db: Database, report: str) -> None:
+    """So that one from a transaction that began before a restore is not below those from after it."""
+    early = begin_and_wait(db, 0)
+    db.execute("select pg_sleep(0.25)")
+    other = acquire(db, "report:2")
+    assert acquire(early, "report:1").token >= other.token
+
+
 def test_an_older_transaction_does_not_get_what_is_held_nor_miss_what_is_free(db: Database, report: str) -> None:
     lease = acquire(db, "report:1", "200 ms")
     early = begin_and_wait(db, 0)
