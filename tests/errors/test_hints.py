@@ -323,6 +323,7 @@ BAD_ARGUMENTS: list[tuple[str, str, str]] = [
     ("select fence.revoke('r', null)", "Say why", ""),
     ("select fence.resource_name(null, '{}')", "For example", ""),
     ("select fence.resource_name('r:{id}', '[]')", "For example", ""),
+    ("select fence.resource_name('r', null)", "For example", ""),
     (
         "select fence.resource_name('r:{id}', '{}')",
         "value for 'id'",
@@ -535,3 +536,17 @@ def test_a_temporary_relation_in_the_way(db: Database, report: str, name: str, k
     present(connection, lease)
     assert connection.execute(UPDATE).rowcount == 1
     connection.execute("commit")
+
+
+def test_a_row_whose_key_is_null_is_not_taken_by_giving_it_one(db: Database) -> None:
+    """It belongs to no resource, so no claim covers it; whoever let it in has to mend it without the guard."""
+    db.execute("create table public.named (id int, name text, body text)")
+    protect(db, "public.named", "name:{name}")
+    db.execute("alter table public.named disable trigger all")
+    db.execute("insert into public.named values (1)")
+    for (name,) in db.execute("select tgname::text from pg_trigger where tgrelid = 'public.named'::regclass"):
+        db.execute(f'alter table public.named enable always trigger "{name}"')
+    connection = db.connect("app")
+    present(connection, acquire(db, "name:a"))
+    with sqlstate("LF005"):
+        connection.execute("update public.named set name = 'a'")

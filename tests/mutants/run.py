@@ -36,13 +36,19 @@ from mutants.rules import Mutant, of_directory  # noqa: E402
 
 from pyfence import _resources  # noqa: E402
 
-EVERYTHING = ("guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput")
+EVERYTHING = ("guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput", "audit")
 #: Which tests know most about a file, or about what a rule takes away: they run first.
 FIRST: list[tuple[str, tuple[str, ...]]] = [
+    (r"enable always", ("guards/test_replica.py", "privileges", "guards/test_protect.py")),
+    (r"truncate", ("guards/test_truncate.py", "writes/test_counted_writes.py", "trees")),
+    (r"_fence_(leave|arrive|row)|fence\.moving", ("trees",)),
+    (r"triggers\.sql:[67]\d: not for", ("writes/test_token_column.py", "trees/test_later.py", "trees")),
+    (r"not counted|triggers\.sql:4[0-6]", ("writes/test_counted_writes.py",)),
     (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_retries_in_crowds.py", "writes", "errors")),
+    (r"_faults|_guard_state", ("audit", "guards/test_protect.py", "trees")),
     (r"_next_token", ("races/test_clock.py", "authority")),
     (r"caller's path|invoker|rights stay|own_tables|_role_grants|_check_owner", ("privileges", "errors")),
-    (r"^no lock|^waits|^not unique|clock", ("races/test_locks.py", "races", "writes/test_retries_in_crowds.py")),
+    (r": no lock|: waits|: not unique|'s clock", ("races/test_locks.py", "races", "writes/test_retries_in_crowds.py")),
     (r"any order|no bound", ("races", "writes/test_retries_in_crowds.py", "guards/test_protect.py")),
     (r"_lease\.sql|acquire|_next_token|_is_live|authority|_ttl|_close", ("races", "authority", "guards")),
     (r"renew|release|revoke|_begin|_bound", ("authority", "races", "errors", "badinput")),
@@ -60,9 +66,8 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
 ]  # fmt: skip
 #: What is judged first: what the guarantees rest on.
 CORE = (
-    "no lock", "waits", "not unique", "the transaction's clock", "plain comparison", "comparison left out", "stable",
-    "not counted", "no trigger", "not for this event", "not for replicas", "no check", "no refusal", "no setting",
-    "invoker", "rights stay",
+    "no lock", "waits", "not unique", "not counted", "no trigger", "not for this event", "not for replicas", "stable",
+    "no refusal", "invoker", "rights stay", "no check", "no setting", "comparison left out", "the transaction's clock",
 )  # fmt: skip
 
 KILLED, SURVIVED, UNFINISHED, STILLBORN = "killed", "survived", "unfinished", "does not install"
@@ -70,7 +75,7 @@ KILLED, SURVIVED, UNFINISHED, STILLBORN = "killed", "survived", "unfinished", "d
 
 def tests_for(mutant: Mutant) -> list[str]:
     """Paths of tests, the most telling first; then all the others."""
-    wanted = [name for pattern, names in FIRST if re.search(pattern, f"{mutant.rule} {mutant.path}") for name in names]
+    wanted = [name for pattern, names in FIRST if re.search(pattern, mutant.description) for name in names]
     files: dict[str, None] = {}
     for name in (*wanted, *EVERYTHING):
         path = TESTS / name
@@ -100,8 +105,8 @@ class Judge:
         self.cluster = harness.Cluster(harness.Postgresql.launch())
         self.count = itertools.count(1)
 
-    def judge(self, mutant: Mutant, text: str, seconds: float) -> tuple[str, str]:
-        """What became of a mutant, and the test that killed it."""
+    def judge(self, mutant: Mutant, text: str, tests: list[str], seconds: float) -> tuple[str, str]:
+        """What became of a mutant under these tests, and the one that killed it."""
         up = self.folder / "frozen" / "0001" / "up"
         shutil.rmtree(up)
         shutil.copytree(_resources.sql_dir(), up)
@@ -114,7 +119,7 @@ class Judge:
         if child == 0:
             try:
                 os.setsid()
-                os._exit(self._run(mutant, prefix, answer))
+                os._exit(self._run(tests, prefix, answer))
             finally:
                 os._exit(70)
         end = time.monotonic() + seconds
@@ -131,7 +136,7 @@ class Judge:
             raise RuntimeError(f"the tests of {mutant.description} ended with {status}")
         return verdict, answer.read_text() if answer.exists() else ""
 
-    def _run(self, mutant: Mutant, prefix: str, answer: Path) -> int:
+    def _run(self, tests: list[str], prefix: str, answer: Path) -> int:
         out = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 1)
         os.dup2(out, 2)
@@ -151,7 +156,7 @@ class Judge:
         names = _Names()
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header", "--tb=short", "-n", "0"]
         os.chdir(ROOT)
-        code = int(pytest.main([*options, *tests_for(mutant)], plugins=[names]))
+        code = int(pytest.main([*options, *tests], plugins=[names]))
         answer.write_text(names.failed.removeprefix("tests/"))
         return code
 
@@ -181,7 +186,12 @@ def work(number: int, jobs: int, todo: list[tuple[str, Mutant, str]], options: a
             if time.monotonic() > end:
                 return
             start = time.monotonic()
-            verdict, test = judge.judge(mutant, text, min(options.seconds, max(1.0, end - start + options.seconds)))
+            tests = options.tests or tests_for(mutant)
+            verdict, test = judge.judge(
+                mutant, text, tests, min(options.seconds, max(1.0, end - start + options.seconds))
+            )
+            if options.tests and verdict == SURVIVED:
+                verdict = UNFINISHED
             row = {"key": key, "verdict": verdict, "mutant": mutant.description, "test": test,
                    "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
             with open(options.results, "a", encoding="utf-8") as out:
@@ -213,6 +223,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=900, help="the longest that the tests of one mutant may take")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--again", action="store_true", help="judge unfinished and surviving ones again")
+    parser.add_argument(
+        "--tests", nargs="+", help="these tests and no others; a mutant that survives them is unfinished"
+    )
     parser.add_argument("--list", action="store_true", help="print the mutants and do nothing")
     options = parser.parse_args()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -59,6 +60,8 @@ def test_a_load_killed_midway_leaves_guards_and_rows_as_they_were(db: Database, 
     lease = acquire(db, "load:big")
     before, rows = forest.guard_triggers(db), contents(db, loaded)
     path = db.cluster.server.programs.path("psql")
+    if not Path(path).is_file():
+        pytest.skip("there is no psql beside the server")
     command = [path, "-X", "-q", "-v", "ON_ERROR_STOP=1", *variables(lease.parameters), db.url("app_owner")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert process.stdin is not None

@@ -172,8 +172,13 @@ WRITES = (
 
 
 @pytest.mark.parametrize("writes", ["once", "sequenced"])
-def test_every_kind_of_statement_counts(db: Database, writes: str) -> None:
-    scene = make(db, KINDS["row"], p_writes=writes)
+@pytest.mark.parametrize("name", ["row", "table", "partitioned table"])
+def test_every_kind_of_statement_counts(db: Database, name: str, writes: str) -> None:
+    scene = make(db, KINDS[name], p_writes=writes)
+    if name == "partitioned table":
+        for tenant in "cde":
+            db.execute(f"create table public.t_{tenant} partition of public.t for values in ('{tenant}')")
+        scene.protect()
     for sequence, statement in enumerate(WRITES, 1):
         connection = begin(db, scene.lease, sequence)
         if statement.startswith("copy"):
