@@ -160,6 +160,28 @@ FAULTS = {
     "a detached partition": Fault(
         ("alter table public.tree detach partition public.tree_a",), (warning("guard-elsewhere", "tree_a"),)
     ),
+    "a detached branch": Fault(
+        ("alter table public.tree detach partition public.tree_m",), (error("guard-partial", "tree_m"),)
+    ),
+    "a detached partition whose rows were stamped": Fault(
+        (
+            "alter table public.tree add token bigint",
+            "select fence.protect('public.tree', 'tree:{id}', p_token_column => 'token')",
+            "alter table public.tree detach partition public.tree_a",
+        ),
+        (error("guard-partial", "tree_a"),),
+        role="app_owner",
+    ),
+    "a copy of other columns": Fault(
+        (
+            "create table public.copy (number int)",
+            "revoke truncate on public.copy from app, outsider",
+            "alter table public.copy owner to table_owner",
+            "create trigger copied before insert on public.copy for each statement execute function fence._guard_2()",
+        ),
+        (warning("guard-elsewhere", "copy"),),
+        role="app_owner",
+    ),
     "a partition attached again": Fault(
         (
             "alter table public.tree detach partition public.tree_a",

@@ -235,7 +235,19 @@ def test_a_detached_branch(db: Database) -> None:
         statement = f"update public.{table} set body = 'new' where id = 4"
         answers = [attempt(connection, statement, *[leases[n] for n in names]) for names in ("", "a", "b")]
         assert answers == ["LF004", "LF005", 1]
-    protect(db, "public.feb", TEMPLATE)
+    strays = (
+        "select code, severity, object, remedy from fence.audit() where code in ('guard-partial', 'guard-elsewhere')"
+    )
+    ((code, severity, table, remedy),) = db.execute(strays, user="monitor")
+    assert (code, severity, table) == ("guard-partial", "error", "public.feb")
+    # What it is an error for: a row is moved out of a partition under the claim of its new resource alone.
+    steal = "merge into public.feb using (values (4)) v (n) on feb.id = v.n when matched then update set tenant = 'a'"
+    if db.cluster.version >= 15:
+        assert attempt(connection, steal, leases["a"]) == 1
+    db.execute(remedy)
+    assert db.execute(strays, user="monitor") == []
+    if db.cluster.version >= 15:
+        assert attempt(connection, steal, leases["a"]) == "LF005"
     protect(db, "public.t", TEMPLATE)  # what decided the partition within the branch decides nothing any more
     assert armed(db)
     assert armed(db, "public.feb")

@@ -66,6 +66,7 @@ drop function
   fence._audit_functions,
   fence._audit_guard,
   fence._audit_guard_function,
+  fence._audit_lost_row_triggers,
   fence._audit_own_tables,
   fence._audit_place,
   fence._audit_prepared,
