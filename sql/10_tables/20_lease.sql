@@ -14,6 +14,7 @@ create table fence._lease (
   expires_at timestamptz not null,
   lineage bigint not null,
   closed_reason text,
+  entered xid8,
   constraint _lease_pkey primary key (resource),
   constraint _lease_resource_token_key unique (resource, token)
 ) with (fillfactor = 50);
@@ -23,5 +24,6 @@ comment on column fence._lease.token is 'The newest token ever granted for the r
 comment on column fence._lease.secret_hash is 'sha256 of the holder''s secret. Null: the lease is closed (released, revoked, or expired and asked for).';
 comment on column fence._lease.ttl is 'What acquire was asked for; a renewal without a ttl of its own uses it.';
 comment on column fence._lease.lineage is 'The authority''s lineage at the grant. Not the present one: not live.';
+comment on column fence._lease.entered is 'The transaction that fence.enter granted it to: live in that one only. Null: an ordinary lease.';
 comment on constraint _lease_resource_token_key on fence._lease is
   'Makes the token a key column: a takeover waits for guarded transactions, a heartbeat does not.';

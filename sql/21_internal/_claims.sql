@@ -1,14 +1,13 @@
--- The claims of this transaction, or null: the local setting fence.claims as fence.present wrote it,
---   <transaction id> { newline <resource in hex> space <token> space <secret> space <sequence or -> } newline
--- newest first. Null where the setting belongs to another transaction (left over, copied, made up). Any role may SET it: it is
--- taken apart as text, and nothing in it is believed before fence._check_lease has compared it with the locked lease.
+-- The claims of this transaction, or null: what it has presented and, after that, those of the connection's start-up setting
+-- fence.claim, <resource in hex>:<token>:<secret>[:<sequence>] joined by commas, brought into the same form. Any role may SET
+-- either: they are taken apart as text, and nothing in them is believed before fence._check_lease has compared it with the locked lease.
 create function fence._claims() returns text
 language sql
 stable
 as $$
   select case
-    when pg_catalog.starts_with(pg_catalog.current_setting('fence.claims', true),
-      pg_catalog.pg_current_xact_id_if_assigned()::text || E'\n')
-    then pg_catalog.current_setting('fence.claims', true)
+    when coalesce(pg_catalog.current_setting('fence.claim', true), '') = '' then fence._claim_lines()
+    else pg_catalog.concat(fence._claim_lines(), E'\n', pg_catalog.replace(
+      pg_catalog.translate(pg_catalog.current_setting('fence.claim', true), ':,', E' \n'), E'\n', E' -\n'), E' -\n')
   end
 $$;

@@ -2,7 +2,7 @@
 -- is raised. Three steps, in this order: lock the lease, compare, look at the clock. FOR KEY SHARE, because the token is a key
 -- column: a takeover waits for this transaction, a renewal does not, and a snapshot older than a takeover gets 40001.
 -- fence.present runs the same check early. p_expiry 'until_superseded' leaves the clock out. A null resource is a row whose
--- key is null. Returns the ttl of the lease.
+-- key is null. Returns the ttl of the lease; bounds the transaction's idling by it where claims came with the connection, as present does.
 -- Locks: the lease row FOR KEY SHARE, until the transaction ends.
 -- Codes: LF004 no claim at all, LF005 no claim on this resource or a null key, LF001, LF002, LF006 (fence._verdict); 40001 for a
 -- snapshot too old to decide.
@@ -18,7 +18,8 @@ declare
   v_expires_at timestamptz;
   v_ttl interval;
 begin
-  select l.token, l.secret_hash, l.lineage = a.lineage, l.expires_at, l.ttl
+  select l.token, l.secret_hash,
+    l.lineage = a.lineage and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null), l.expires_at, l.ttl
   into v_token, v_secret_hash, v_lineage_is_present, v_expires_at, v_ttl
   from fence._lease l cross join fence._authority a
   where l.resource = p_resource
@@ -28,6 +29,9 @@ begin
       pg_catalog.split_part(v_claim, ' ', 1), pg_catalog.split_part(v_claim, ' ', 2))
     and (p_expiry = 'until_superseded' or v_expires_at > pg_catalog.clock_timestamp())
   then
+    if coalesce(pg_catalog.current_setting('fence.claim', true), '') <> '' then
+      perform fence._bound_idle(v_ttl);
+    end if;
     return v_ttl;
   end if;
   perform fence._refuse(p_table, p_resource);

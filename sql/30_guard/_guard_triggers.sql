@@ -47,7 +47,8 @@ as $$
     union all
     select v.* from place p, lateral (values
       ('0_fence_claim', 'before', 'insert or update or delete', 'statement', false, false,
-        'coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''''),
+        'coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''' and '
+        || 'coalesce(pg_catalog.current_setting(''fence.claim'', true), '''') = '''''),
       ('0_fence_truncate', 'before', 'truncate', 'statement', false, false, null),
       ('0_fence_insert', 'after', 'insert', 'statement', false, true, null),
       ('0_fence_update', 'after', 'update', 'statement', p.in_tree, true, null),

@@ -23,7 +23,9 @@ begin
   if not found then
     perform fence._refuse_unknown(p_resource, p_table);
   end if;
-  v_code := fence._verdict(v_lease.token, v_lease.secret_hash, v_lease.lineage = (select a.lineage from fence._authority a),
+  v_code := fence._verdict(v_lease.token, v_lease.secret_hash,
+    v_lease.lineage = (select a.lineage from fence._authority a)
+      and coalesce(v_lease.entered = pg_catalog.pg_current_xact_id_if_assigned(), v_lease.entered is null),
     v_token, v_secret);
   if v_code is not null then
     perform fence._refuse_claim(v_code, p_resource, v_token, p_table);

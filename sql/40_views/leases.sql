@@ -3,6 +3,7 @@ select l.resource, l.token, l.owner,
   case
     when l.secret_hash is null then 'closed'
     when l.lineage <> a.lineage then 'superseded lineage'
+    when l.entered is not null then 'ended'
     when l.expires_at <= pg_catalog.clock_timestamp() then 'expired'
     else 'held'
   end as state,
@@ -10,4 +11,4 @@ select l.resource, l.token, l.owner,
 from fence._lease l
 cross join fence._authority a;
 
-comment on view fence.leases is 'Every resource ever acquired: its newest token, its holder and its state (held, expired, closed).';
+comment on view fence.leases is 'Every resource ever acquired: its newest token, its holder and its state (held, expired, closed, ended: that of a past fence.enter).';

@@ -6,6 +6,7 @@ drop view
 drop function
   fence.acquire,
   fence.audit,
+  fence.enter,
   fence.fenced_update,
   fence.present,
   fence.present_all,
@@ -30,6 +31,7 @@ drop function
   fence._check_columns,
   fence._check_resource,
   fence._claim_key,
+  fence._claim_lines,
   fence._claim_on,
   fence._claims,
   fence._close,

@@ -59,11 +59,12 @@ begin
         if fence._claim_on(fence._claims(), p_resource) <> '' then
           perform fence._raise('LF010', format('this transaction writes under an earlier token of %L', p_resource),
             'A new token cannot be granted inside a transaction that has presented the old one.',
-            'Commit or roll back first; acquire in a transaction of its own.');
+            'Commit or roll back first; acquire in a transaction of its own, on a connection without a start-up claim on it.');
         end if;
         update fence._lease l
         set token = fence._next_token(l.token), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
-          ttl = p_ttl, acquired_at = c.now, expires_at = c.now + p_ttl, lineage = v_lineage, closed_reason = null
+          ttl = p_ttl, acquired_at = c.now, expires_at = c.now + p_ttl, lineage = v_lineage, closed_reason = null,
+          entered = null
         from (select clock_timestamp() as now) c
         where l.resource = p_resource
         returning l.* into v_lease;

@@ -23,7 +23,7 @@ begin
   if p_resource is null or p_token is null or p_secret is null then
     perform fence._check_claim(p_resource, p_token, p_secret);
   end if;
-  v_set := set_config('fence.claims', fence._add_claim(fence._claims(), p_resource, p_token, p_secret, p_sequence), true);
+  v_set := set_config('fence.claims', fence._add_claim(fence._claim_lines(), p_resource, p_token, p_secret, p_sequence), true);
   v_set := fence._bound_idle(fence._check_lease(null, p_resource, 'until_superseded'));
 end
 $$;

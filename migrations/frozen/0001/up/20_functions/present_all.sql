@@ -15,7 +15,7 @@ set lock_timeout = '5s'
 as $$
 declare
   v_claim record;
-  v_claims text := fence._claims();
+  v_claims text := fence._claim_lines();
   v_resource text;
   v_set text;
 begin

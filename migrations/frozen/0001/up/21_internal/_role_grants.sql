@@ -9,7 +9,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_reader text[] := array['resource_name', 'resource_for', 'schema_version', '_resource_query', '_encode', '_raise'];
-  v_client text[] := v_reader || array['acquire', 'renew', 'renew_all', 'release', 'present', 'present_all', 'fenced_update',
+  v_client text[] := v_reader || array['acquire', 'enter', 'renew', 'renew_all', 'release', 'present', 'present_all', 'fenced_update',
     '_update_statement'];
   v_monitor text[] := v_reader || array['audit', '_audit', '_audit_sessions', '_guard_state'];
   v_admin text[] := v_monitor || array['revoke', 'protect', 'set_mode', 'unprotect', 'repair', '_repairs', '_rearm', '_not_yet', '_check_choice',

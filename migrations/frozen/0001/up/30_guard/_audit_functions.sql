@@ -22,7 +22,7 @@ begin
         pg_catalog.format('drop function %s;', p.oid::regprocedure)),
       (i.fingerprint <> fence._fingerprint(p.oid), 'error', 'function-changed', 'It is not what was installed: arguments, source, or SECURITY DEFINER.',
         'Install it again from the SQL of this version of pyfence (pyfence migrate sql prints it).'),
-      (p.provolatile <> 'v' and p.proname in ('acquire', 'renew', 'renew_all', 'release', 'revoke', 'present', 'present_all', '_check_lease', '_accept_once'),
+      (p.provolatile <> 'v' and p.proname in ('acquire', 'enter', 'renew', 'renew_all', 'release', 'revoke', 'present', 'present_all', '_check_lease', '_accept_once'),
         'error', 'function-not-volatile', 'It must be VOLATILE: with the snapshot of the calling statement its lock proves nothing.',
         pg_catalog.format('alter function %s volatile;', p.oid::regprocedure)),
       (p.prosecdef and coalesce('search_path=pg_catalog, pg_temp' <> all (p.proconfig), true), 'error', 'function-search-path',
