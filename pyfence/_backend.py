@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from pyfence._calls import Calls
 from pyfence._clock import Timekeeper
-from pyfence._connect import Source
+from pyfence._connect import Connection
+
+
+class Opener(Protocol):
+    """The half of a source that the sync and the async client share."""
+
+    def open(self) -> Connection:
+        """A new own connection, in autocommit. The client closes it. Blocks."""
+
+    def close(self) -> None:
+        """Closes what the source itself has opened; never the caller's pool or engine."""
+
+
+S = TypeVar("S", bound=Opener)
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
-    """Shared by a `Fence` and its leases.
+class Backend(Generic[S]):
+    """Shared by a client and its leases.
 
     Attributes:
         calls: for acquire, renew and release; at most four at once.
@@ -19,14 +33,14 @@ class Backend:
         timeout: seconds that one call may take.
     """
 
-    source: Source
+    source: S
     timekeeper: Timekeeper
     calls: Calls
     heartbeats: Calls
     timeout: float
 
     @classmethod
-    def over(cls, source: Source, *, timeout: float) -> Backend:
+    def over(cls, source: S, *, timeout: float) -> Backend[S]:
         timekeeper = Timekeeper()
         return cls(
             source=source,

@@ -44,7 +44,7 @@ class Source(Protocol):
     """What a `Fence` needs of the place its connections come from."""
 
     def open(self) -> Connection:
-        """A new own connection, in autocommit. The client closes it."""
+        """A new own connection, in autocommit. The client closes it. Blocks."""
 
     def work(self, timeout: float) -> AbstractContextManager[Connection]:
         """A connection for the caller's transaction, given back at the end of the block.

@@ -7,6 +7,7 @@ import itertools
 import logging
 import random
 import threading
+import weakref
 
 from pyfence import _statements
 from pyfence._calls import Calls
@@ -26,12 +27,15 @@ class Renewer:
     What the database says is final (superseded, expired, unknown) ends a lease. Everything else, a lost connection, a
     read-only server, a locked table, a deadline, is tried again on a fresh connection, more and more slowly, until the
     lease's own deadline; the lease's alarm sets `lost` then, whatever this thread is waiting for.
+
+    It does not keep a lease from being forgotten: one that nobody refers to any more, because its block was dropped
+    without being left, is not renewed, and ends with its ttl.
     """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._queue: list[tuple[float, int, LeaseState]] = []
-        self._held: set[LeaseState] = set()
+        self._queue: list[tuple[float, int, weakref.ref[LeaseState]]] = []
+        self._held: weakref.WeakSet[LeaseState] = weakref.WeakSet()
         self._order = itertools.count()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -63,7 +67,7 @@ class Renewer:
             self._changed.notify()
 
     def _push(self, lease: LeaseState, when: float) -> None:
-        heapq.heappush(self._queue, (when, next(self._order), lease))
+        heapq.heappush(self._queue, (when, next(self._order), weakref.ref(lease)))
 
     def _run(self) -> None:
         while True:
@@ -80,16 +84,20 @@ class Renewer:
 
     def _due(self) -> list[LeaseState]:
         """Takes the leases that are due, and those that soon will be, off the queue."""
-        while self._queue and not self._is_held(self._queue[0][2]):
-            heapq.heappop(self._queue)
         batch: list[LeaseState] = []
-        if not self._queue or self._queue[0][0] > now():
-            return batch
-        soon = now() + self._queue[0][2].period / 12
-        while self._queue and self._queue[0][0] <= soon and len(batch) < _LARGEST_BATCH:
-            _, _, lease = heapq.heappop(self._queue)
-            if self._is_held(lease):
-                batch.append(lease)
+        soon = now()
+        while self._queue and len(batch) < _LARGEST_BATCH:
+            when, _, reference = self._queue[0]
+            lease = reference()
+            if lease is None or not self._is_held(lease):
+                heapq.heappop(self._queue)
+                continue
+            if when > soon:
+                break
+            if not batch:
+                soon += lease.period / 12
+            heapq.heappop(self._queue)
+            batch.append(lease)
         return batch
 
     def _is_held(self, lease: LeaseState) -> bool:
@@ -99,7 +107,7 @@ class Renewer:
 
     def _patience(self) -> float:
         """How long one attempt may take, so that the lease with the least time left gets another one."""
-        left = min(lease.deadline for lease in self._held) - now()
+        left = min((lease.deadline for lease in self._held), default=now()) - now()
         return min(max(left / 3, _SHORTEST_TRY), _LONGEST_TRY)
 
     def _round(self, batch: list[LeaseState], timeout: float) -> None:

@@ -6,9 +6,12 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NoReturn
+
+import psycopg
 
 from pyfence._clock import Alarm, Timekeeper, now
 from pyfence.errors import LeaseLost, LossReason
@@ -44,6 +47,7 @@ class LeaseState:
         self.ttl = ttl
         self.lost = threading.Event()
         self.on_lost: Callable[[], object] | None = None
+        self.wake: Callable[[], object] | None = None  # told that `lost` is set, in whatever thread; takes no time
         self.release_sent = False
         self.renewing = threading.Lock()  # held by whoever has a renewal of this lease on its way
         self._claim = grant.claim
@@ -91,6 +95,21 @@ class LeaseState:
         """Why the lease is not held any more, or None."""
         return self._reason
 
+    @contextmanager
+    def turn(self, timeout: float) -> Iterator[float]:
+        """Alone with the lease for a request about it. Gives the seconds that are left of `timeout`.
+
+        Raises:
+            psycopg.errors.ConnectionTimeout: an earlier request about this lease has not been answered yet.
+        """
+        deadline = now() + timeout
+        if not self.renewing.acquire(timeout=timeout):
+            raise psycopg.errors.ConnectionTimeout("nothing was sent: an earlier renewal has not been answered yet")
+        try:
+            yield max(0.0, deadline - now())
+        finally:
+            self.renewing.release()
+
     def watch(self, timekeeper: Timekeeper) -> None:
         """From now on `lost` is set at the deadline. Does not keep the lease from being forgotten."""
         me = weakref.ref(self)
@@ -126,6 +145,8 @@ class LeaseState:
             tell, self.on_lost = self.on_lost, None
         self._stop_alarm()
         self.lost.set()
+        if self.wake is not None:
+            self.wake()
         if reason == "released":
             return
         log.warning("lease %r, token %d, %s", self.resource, self.token, _LOST[reason][0])

@@ -13,7 +13,7 @@ from pyfence import _statements
 from pyfence._backend import Backend
 from pyfence._calls import Unreplicated, Watch, execute, pipelined
 from pyfence._clock import now
-from pyfence._connect import Connection
+from pyfence._connect import Connection, Source
 from pyfence.errors import BadArgument, translated
 from pyfence.types import Claim
 
@@ -94,7 +94,7 @@ def fenced_update(
 
 
 def fenced_update_alone(
-    backend: Backend,
+    backend: Backend[Source],
     table: object,
     key: Mapping[str, object],
     changes: Mapping[str, object],
@@ -114,7 +114,7 @@ def fenced_update_alone(
 
 @contextmanager
 def transaction(
-    backend: Backend, claims: Sequence[Claim], *, isolation: Isolation | None = None
+    backend: Backend[Source], claims: Sequence[Claim], *, isolation: Isolation | None = None
 ) -> Iterator[Connection]:
     """A transaction on a connection of the source, with the claims presented: committed at the end of the block."""
     statement = _statements.present(claims)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
@@ -13,24 +9,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from pyfence import _statements, _writing
-from pyfence._backend import Backend
-from pyfence._clock import Waiting, now
-from pyfence._connect import source_of
-from pyfence._renewal import Renewer
-from pyfence._state import LeaseState
-from pyfence.errors import FenceError, OutcomeUnknown
+from pyfence import _writing
+from pyfence._base import BaseFence, not_released, note_loss, raise_loss
+from pyfence._connect import Source, source_of
+from pyfence._request import TRANSIENT, Request
 from pyfence.lease import Lease
-from pyfence.types import Claim, Holder, Seconds, checked_text, default_owner, seconds, ttl_seconds
+from pyfence.types import Claim, Seconds
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
     from sqlalchemy import Engine
 
-log = logging.getLogger("pyfence")
 
-
-class Fence:
+class Fence(BaseFence[Source]):
     """Leases and fenced writes over one database.
 
     Over a URL it opens connections as it needs them; over a `psycopg_pool.ConnectionPool` or a SQLAlchemy `Engine`
@@ -47,21 +38,7 @@ class Fence:
     """
 
     def __init__(self, source: str | ConnectionPool[Any] | Engine, *, timeout: Seconds = 10.0) -> None:
-        self._source = source
-        self._timeout = seconds(timeout, name="timeout")
-        self._closed = False
-        self._start()
-
-    def _start(self) -> None:
-        self._pid = os.getpid()
-        self._backend = Backend.over(source_of(self._source), timeout=self._timeout)
-        self._renewer = Renewer(self._backend.heartbeats)
-        self._closing = threading.Event()
-
-    def _after_fork(self) -> None:
-        # In a child process the connections, the threads and the leases are the parent's: start afresh, close nothing.
-        if self._pid != os.getpid() and not self._closed:
-            self._start()
+        super().__init__(lambda: source_of(source), timeout=timeout)
 
     def acquire(self, resource: str, ttl: Seconds = 30, owner: str | None = None, wait: Seconds | None = 0) -> Lease:
         """Takes the lease on `resource`. It does not renew itself: see `lease`.
@@ -82,39 +59,18 @@ class Fence:
             psycopg.Error: the database could not be asked. A wait that has had one answer goes on asking instead.
         """
         self._after_fork()
-        checked_text(resource, name="resource")
-        length = ttl_seconds(ttl)
-        label = default_owner() if owner is None else checked_text(owner, name="owner")
-        waiting = Waiting(None if wait is None else seconds(wait, name="wait", maximum=None, zero=True))
-        holder: Holder | None = None
+        request = Request(resource, ttl, owner, wait)
         while True:
             try:
-                answer = self._ask(resource, length, label)
-            except (psycopg.OperationalError, OutcomeUnknown):
-                pause = waiting.pause(None) if holder is not None else None
-                if pause is None:
-                    raise
+                state = request.ask(self._backend)
+            except TRANSIENT as exc:
+                pause = request.pause_after(exc)
             else:
-                if isinstance(answer, Lease):
-                    return answer
-                holder = answer
-                pause = waiting.pause(holder.retry_in)
-                if pause is None:
-                    raise holder.as_error()
+                if state is not None:
+                    return Lease(self._backend, state, forget=self._renewer.remove)
+                pause = request.pause()
             if self._closing.wait(pause):
-                raise FenceError("the Fence was closed while waiting for a lease", resource=resource)
-
-    def _ask(self, resource: str, ttl: float, owner: str) -> Lease | Holder:
-        sent = now()
-        rows = self._backend.calls.run(
-            _statements.acquire(resource, ttl, owner), timeout=self._backend.timeout, resource=resource
-        )
-        answer = _statements.granted(rows[0])
-        if isinstance(answer, Holder):
-            return answer
-        state = LeaseState(answer, ttl=ttl, sent=sent)
-        state.watch(self._backend.timekeeper)
-        return Lease(self._backend, state, forget=self._renewer.remove)
+                raise request.closed()
 
     @contextmanager
     def lease(
@@ -149,26 +105,19 @@ class Fence:
             yield lease
         except BaseException as exc:
             self._leave(lease)
-            if state.reason is not None and state.reason != "released":
-                exc.add_note(f"pyfence: {state.loss(state.reason).message}")
+            note_loss(state, exc)
             raise
         self._leave(lease)
-        if state.reason is not None and state.reason != "released":
-            state.fail(state.reason)
+        raise_loss(state)
 
     def _leave(self, lease: Lease) -> None:
-        """Gives a lease back at the end of its block; a failure of that is no reason to fail the block."""
-        state = lease._state
-        if state.forked or sys.is_finalizing():  # a block that nobody ends: its threads and locks are gone already
-            return
-        self._renewer.remove(state)
-        if state.reason is not None:
+        timeout = self._patience_at_end(lease._state)
+        if timeout is None:
             return
         try:
-            # Once the ttl is over there is nothing left to give back.
-            lease._release(min(self._backend.timeout, max(0.1, state.deadline - now())))
+            lease._release(timeout)
         except Exception as exc:
-            log.warning("lease %r was not released and ends with its ttl: %s", lease.resource, exc)
+            not_released(lease._state, exc)
 
     def transaction(
         self, *leases: Lease | Claim, isolation: _writing.Isolation | None = None
@@ -177,22 +126,14 @@ class Fence:
 
         As `Lease.transaction`, for work that needs several leases; for sequences pass ``lease.claim.with_sequence(n)``.
         """
-        self._after_fork()
-        for lease in leases:
-            if isinstance(lease, Lease):
-                lease._state.raise_if_over()
-        return _writing.transaction(self._backend, _writing.claims_of(leases), isolation=isolation)
+        return _writing.transaction(self._backend, self._claims(leases), isolation=isolation)
 
     def close(self) -> None:
         """Ends renewals and waiting acquires and closes the connections this Fence has opened, nobody else's.
 
         Leases that are still held are not given back: they end with their ttl.
         """
-        self._after_fork()
-        self._closed = True
-        self._closing.set()
-        self._renewer.close()
-        self._backend.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self

@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
 import psycopg
 
-from pyfence import _statements, _writing
-from pyfence._backend import Backend
-from pyfence._clock import now
-from pyfence._state import LOST_BY_CODE, LeaseState
-from pyfence.errors import FenceError
-from pyfence.types import Claim, Seconds, ttl_seconds
+from pyfence import _writing
+from pyfence._connect import Source
+from pyfence._held import HeldLease
+from pyfence.types import Seconds, ttl_seconds
 
 
-class Lease:
+class Lease(HeldLease[Source]):
     """A lease: made by `Fence.acquire` and `Fence.lease`, used by any number of threads.
 
     It holds no connection while it is idle. It cannot be pickled, and refuses to work in a child process.
     """
-
-    def __init__(self, backend: Backend, state: LeaseState, *, forget: Callable[[LeaseState], None]) -> None:
-        self._backend = backend
-        self._state = state
-        self._forget = forget
-
-    @property
-    def resource(self) -> str:
-        """The name of what is leased."""
-        return self._state.resource
-
-    @property
-    def token(self) -> int:
-        """The fencing token: larger than every earlier one of this resource."""
-        return self._state.token
-
-    @property
-    def owner(self) -> str:
-        """The label given to `acquire`."""
-        return self._state.owner
-
-    @property
-    def expires_at(self) -> datetime:
-        """The expiry that the database last gave; aware. Not for comparing with the clock of this host."""
-        return self._state.expires_at
-
-    @property
-    def claim(self) -> Claim:
-        """What a transaction presents to write. Its secret is in no text form of it.
-
-        Raises:
-            LeaseLost: in a child process: the lease is its parent's.
-        """
-        return self._state.claim
 
     @property
     def lost(self) -> threading.Event:
@@ -66,10 +30,6 @@ class Lease:
         only the database decides whether a write is accepted.
         """
         return self._state.lost
-
-    def raise_if_lost(self) -> None:
-        """Raises `LeaseLost` if `lost` is set or the ttl has passed. Asks nobody: no round trip."""
-        self._state.raise_if_lost()
 
     def renew(self, ttl: Seconds | None = None) -> datetime:
         """Extends the lease and gives its new expiry. Not needed inside `Fence.lease`, which renews by itself.
@@ -84,21 +44,7 @@ class Lease:
             LeaseLost: it was given back, or is another process's.
             OutcomeUnknown: no answer in time; the lease lasts at least until its present deadline.
         """
-        length = None if ttl is None else ttl_seconds(ttl)
-        state = self._state
-        state.raise_if_over()
-        statement = _statements.renew(state.claim, length)
-        with state.renewing:
-            sent = now()
-            try:
-                rows = self._backend.calls.run(statement, timeout=self._backend.timeout, resource=state.resource)
-            except FenceError as exc:
-                if exc.sqlstate in LOST_BY_CODE:
-                    state.lose(LOST_BY_CODE[exc.sqlstate])
-                raise
-            expires_at = _statements.expiry(rows[0])
-            state.extended(sent=sent, ttl=state.ttl if length is None else length, expires_at=expires_at)
-        return expires_at
+        return self._renew(None if ttl is None else ttl_seconds(ttl), self._backend.timeout)
 
     def release(self) -> bool:
         """Gives the lease back. True: it was still this holder's. False: it was not, or was given back before.
@@ -111,21 +57,6 @@ class Lease:
             OutcomeUnknown, psycopg.Error: the database could not be asked.
         """
         return self._release(self._backend.timeout)
-
-    def _release(self, timeout: float) -> bool:
-        state = self._state
-        claim = state.claim
-        self._forget(state)
-        with state.renewing:
-            if state.reason == "released":
-                return False
-            asked_before, state.release_sent = state.release_sent, True
-            statement = _statements.release(claim)
-            rows = self._backend.calls.run(statement, timeout=timeout, resource=state.resource)
-            held = bool(rows[0][0])
-            # Not the holder, and not because an earlier request has done it unheard: somebody else is.
-            state.lose("released" if held or asked_before else "superseded")
-        return held
 
     def transaction(
         self, *, isolation: _writing.Isolation | None = None, sequence: int | None = None
@@ -166,10 +97,3 @@ class Lease:
         self._state.raise_if_over()
         claim = self.claim.with_sequence(sequence)
         return _writing.fenced_update_alone(self._backend, table, key, changes, claim)
-
-    def __repr__(self) -> str:
-        standing = f", {self._state.reason}" if self._state.reason else ""
-        return f"<Lease {self.resource!r} token={self.token}{standing}>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a Lease belongs to the process that acquired it and cannot be pickled")

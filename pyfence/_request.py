@@ -1,0 +1,62 @@
+"""One acquire: checked, asked, and asked again while its wait lasts. Shared by the sync and the async client."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pyfence import _statements
+from pyfence._backend import Backend, S
+from pyfence._clock import Waiting, now
+from pyfence._state import LeaseState
+from pyfence.errors import FenceError, OutcomeUnknown
+from pyfence.types import Holder, Seconds, checked_text, default_owner, seconds, ttl_seconds
+
+TRANSIENT = (psycopg.OperationalError, OutcomeUnknown)
+"""Failures that a waiting acquire survives once the database has answered it."""
+
+
+class Request:
+    """What `acquire` was called with. It does not wait itself: the client does, the way its kind waits.
+
+    Raises:
+        BadArgument: before anything is sent.
+    """
+
+    def __init__(self, resource: str, ttl: Seconds, owner: str | None, wait: Seconds | None) -> None:
+        self.resource = checked_text(resource, name="resource")
+        self._ttl = ttl_seconds(ttl)
+        label = default_owner() if owner is None else checked_text(owner, name="owner")
+        self._statement = _statements.acquire(self.resource, self._ttl, label)
+        self._waiting = Waiting(None if wait is None else seconds(wait, name="wait", maximum=None, zero=True))
+        self._holder: Holder | None = None
+
+    def ask(self, backend: Backend[S], *, timeout: float | None = None) -> LeaseState | None:
+        """Asks once, blocking: the lease, or None where somebody else has it. Raises what `Calls.run` raises."""
+        sent = now()
+        length = backend.timeout if timeout is None else timeout
+        rows = backend.calls.run(self._statement, timeout=length, resource=self.resource)
+        answer = _statements.granted(rows[0])
+        if isinstance(answer, Holder):
+            self._holder = answer
+            return None
+        state = LeaseState(answer, ttl=self._ttl, sent=sent)
+        state.watch(backend.timekeeper)
+        return state
+
+    def pause(self) -> float:
+        """Seconds until it is worth asking again. Raises LeaseHeld where the wait is over."""
+        assert self._holder is not None
+        pause = self._waiting.pause(self._holder.retry_in)
+        if pause is None:
+            raise self._holder.as_error()
+        return pause
+
+    def pause_after(self, failure: Exception) -> float:
+        """Seconds until the next attempt after a `TRANSIENT` failure, which is raised where there is to be none."""
+        pause = self._waiting.pause(None) if self._holder is not None else None
+        if pause is None:
+            raise failure
+        return pause
+
+    def closed(self) -> FenceError:
+        return FenceError("the Fence was closed while waiting for a lease", resource=self.resource)
