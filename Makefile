@@ -2,9 +2,9 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test test-matrix mutants lint bench setup freeze freeze-check check stress
+.PHONY: demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress
 
-demo test test-matrix mutants lint bench setup freeze:
+demo test test-matrix test-oldest mutants lint bench setup freeze:
 	$(PYTHON) dev.py $@ $(ARGS)
 
 freeze-check:

@@ -4,6 +4,7 @@
     demo [options]          play the story of the stale writer on a PostgreSQL of its own
     test [pytest options]   run the tests
     test-matrix [options]   run them on PostgreSQL 14, 15, 16, 17 and 18
+    test-oldest [options]   run those of SQLAlchemy and Alembic with the oldest versions that pyfence accepts
     mutants [options]       take one thing at a time out of sql/ and see whether a test notices
     lint                    style, strict types and layer rules
     bench [options]         guarded against unguarded writes, side by side
@@ -40,11 +41,12 @@ EXTRAS = {
     "freeze": {"embedded"},
     "test": {"embedded", "test"},
     "test-matrix": {"embedded", "test"},
+    "test-oldest": {"embedded", "test"},
     "mutants": {"embedded", "test"},
     "lint": {"embedded", "test", "lint"},
     "setup": {"embedded", "test", "lint"},
 }
-SCRIPTS = {"test-matrix": "tests/matrix.py", "mutants": "tests/mutants/run.py"}
+SCRIPTS = {"test-matrix": "tests/matrix.py", "test-oldest": "tests/oldest.py", "mutants": "tests/mutants/run.py"}
 LINT = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
