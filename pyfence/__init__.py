@@ -13,9 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyfence._awriting import afenced_update as afenced_update
+    from pyfence._awriting import apresent as apresent
     from pyfence._naming import resource as resource
     from pyfence._writing import fenced_update as fenced_update
     from pyfence._writing import present as present
+    from pyfence.aclient import AsyncFence as AsyncFence
+    from pyfence.alease import AsyncLease as AsyncLease
     from pyfence.client import Fence as Fence
     from pyfence.errors import AuthorityQuarantined as AuthorityQuarantined
     from pyfence.errors import BadArgument as BadArgument
@@ -56,9 +60,13 @@ _ERRORS = (
 # Public name -> where it is. Loaded when first asked for: `import pyfence` loads no driver.
 _WHERE = {
     **dict.fromkeys(_ERRORS, "pyfence.errors"),
+    "AsyncFence": "pyfence.aclient",
+    "AsyncLease": "pyfence.alease",
     "Claim": "pyfence.types",
     "Fence": "pyfence.client",
     "Lease": "pyfence.lease",
+    "afenced_update": "pyfence._awriting",
+    "apresent": "pyfence._awriting",
     "fenced_update": "pyfence._writing",
     "present": "pyfence._writing",
     "resource": "pyfence._naming",

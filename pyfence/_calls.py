@@ -6,6 +6,7 @@ after which the connection's socket is shut down and the call ends.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import threading
@@ -19,7 +20,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from pyfence._clock import Timekeeper, now
-from pyfence._connect import Connection, IdleConnections, close_quietly, open_within
+from pyfence._connect import AnyConnection, Connection, IdleConnections, close_quietly, open_within
 from pyfence._statements import BEGIN, COMMIT, Row, Statement
 from pyfence.errors import OutcomeUnknown, SchemaMismatch, translated
 
@@ -36,7 +37,7 @@ class Watch:
         OutcomeUnknown: instead of the driver's error, where the connection had to be given up.
     """
 
-    def __init__(self, conn: Connection, timekeeper: Timekeeper, when: float, *, cancel: bool = True) -> None:
+    def __init__(self, conn: AnyConnection, timekeeper: Timekeeper, when: float, *, cancel: bool = True) -> None:
         self._conn = conn
         self._timekeeper = timekeeper
         self._when = when
@@ -78,10 +79,13 @@ class Watch:
 
     def _ask(self) -> None:
         with suppress(Exception):
-            self._conn.cancel_safe(timeout=_GRACE)
+            if isinstance(self._conn, psycopg.Connection):
+                self._conn.cancel_safe(timeout=_GRACE)
+            else:  # over a connection of its own: what runs in the application's loop does not matter
+                asyncio.run(self._conn.cancel_safe(timeout=_GRACE))
 
 
-def shut_down(conn: Connection) -> None:
+def shut_down(conn: AnyConnection) -> None:
     """Ends both directions of a connection's socket, from any thread: whoever waits for it gets an error at once."""
     with ExitStack() as block:
         block.enter_context(suppress(OSError, psycopg.Error))
@@ -107,7 +111,7 @@ def pipelined(conn: Connection) -> Any:
 class Unreplicated:
     """Notices a commit that succeeded here only, because its wait for a synchronous standby was cancelled."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: AnyConnection) -> None:
         self._conn = conn
         self.seen = False
 
@@ -141,7 +145,7 @@ class Calls:
 
     def __init__(self, open_: Callable[[], Connection], timekeeper: Timekeeper, *, limit: int) -> None:
         self._open = open_
-        self._idle = IdleConnections(keep=limit)
+        self._idle: IdleConnections[Connection] = IdleConnections(keep=limit)
         self._timekeeper = timekeeper
         self._turns = threading.BoundedSemaphore(limit)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from select import select
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 Connection = psycopg.Connection[Any]
+AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
 
 # For connections the client opens itself, where the caller's settings say nothing: give up on a host that is gone.
 _DEFAULTS: dict[str, str | int] = {
@@ -82,18 +84,35 @@ def plain_url(url: str) -> str:
     return url
 
 
-def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """Connection settings with the client's timeouts where the caller, or PGCONNECT_TIMEOUT, sets none."""
-    defaults = dict(_DEFAULTS)
+def settings_of(url: str) -> dict[str, Any]:
+    """The connection settings in a URL or conninfo text, with the client's timeouts where it sets none."""
+    try:
+        settings = conninfo_to_dict(plain_url(url))
+    except psycopg.ProgrammingError:
+        # The driver's message may repeat the URL, password included.
+        raise BadArgument(
+            "not a valid connection URL", hint="Pass postgresql://user@host/database or libpq's key=value form."
+        ) from None
+    return with_defaults(settings)
+
+
+def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Connection settings with the client's timeouts where they set none."""
+    return {**missing_settings(settings), **settings}
+
+
+def missing_settings(settings: Mapping[str, object]) -> dict[str, Any]:
+    """The client's timeouts where neither `settings` nor PGCONNECT_TIMEOUT sets any."""
+    defaults = {name: value for name, value in _DEFAULTS.items() if name not in settings}
     if "PGCONNECT_TIMEOUT" in os.environ:
-        del defaults["connect_timeout"]
+        defaults.pop("connect_timeout", None)
     if "keepalives" in settings:
         for name in ("keepalives_idle", "keepalives_interval", "keepalives_count"):
-            del defaults[name]
-    return {**defaults, **settings}
+            defaults.pop(name, None)
+    return defaults
 
 
-def is_usable(conn: Connection) -> bool:
+def is_usable(conn: AnyConnection) -> bool:
     """Whether an idle connection looks alive, without a round trip: nothing may have arrived on it.
 
     What arrives on an idle connection is the server's farewell (a restart, a terminated backend) or a closed socket.
@@ -107,16 +126,16 @@ def is_usable(conn: Connection) -> bool:
     return not readable
 
 
-class IdleConnections:
-    """A stack of connections that are open and unused. Thread-safe."""
+class IdleConnections(Generic[C]):
+    """A stack of connections, sync or async, that are open and unused. Thread-safe."""
 
     def __init__(self, *, keep: int) -> None:
         self._keep = keep
-        self._idle: list[Connection] = []
+        self._idle: list[C] = []
         self._lock = threading.Lock()
         self._closed = False
 
-    def take(self) -> Connection | None:
+    def take(self) -> C | None:
         """A connection that looks alive, or None where a new one has to be opened."""
         while True:
             with self._lock:
@@ -127,37 +146,31 @@ class IdleConnections:
                 conn = self._idle.pop()
             if is_usable(conn):
                 return conn
-            conn.close()
+            conn.pgconn.finish()
 
-    def give(self, conn: Connection) -> None:
+    def give(self, conn: C) -> None:
         """Takes back a connection; one that is broken, in a transaction or one too many is closed."""
         if not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE:
             with self._lock:
                 if not self._closed and len(self._idle) < self._keep:
                     self._idle.append(conn)
                     return
-        conn.close()
+        conn.pgconn.finish()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
         for conn in idle:
-            conn.close()
+            conn.pgconn.finish()
 
 
 class UrlSource:
     """Own and work connections to a URL. As many work connections as there are concurrent transactions."""
 
     def __init__(self, url: str) -> None:
-        try:
-            self._settings = with_defaults(dict(conninfo_to_dict(plain_url(url))))
-        except psycopg.ProgrammingError:
-            # The driver's message may repeat the URL, password included.
-            raise BadArgument(
-                "not a valid connection URL", hint="Pass postgresql://user@host/database or libpq's key=value form."
-            ) from None
-        self._idle = IdleConnections(keep=4)
+        self._settings = settings_of(url)
+        self._idle: IdleConnections[Connection] = IdleConnections(keep=4)
 
     def open(self) -> Connection:
         return psycopg.connect(**self._settings, autocommit=True)
@@ -192,14 +205,14 @@ class PoolSource:
         conninfo = conninfo() if callable(conninfo) else conninfo
         kwargs = dict((kwargs() if callable(kwargs) else kwargs) or {})
         settings = conninfo_to_dict(plain_url(conninfo or ""))
-        missing = {k: v for k, v in with_defaults({**settings, **kwargs}).items() if k in _DEFAULTS}
+        missing = missing_settings({**settings, **kwargs})
         conn = pool.connection_class.connect(conninfo, **{**missing, **kwargs})
         # What the pool does to a new connection (SET ROLE, type adapters) belongs to it as much as the URL does;
         # psycopg_pool has no public way to ask for it.
         configure = getattr(pool, "_configure", None)
         if configure is not None:
             configure(conn)
-        return _made_own(conn)
+        return made_own(conn)
 
     @contextmanager
     def work(self, timeout: float) -> Iterator[Connection]:
@@ -217,11 +230,7 @@ class EngineSource:
     """Work connections from the caller's SQLAlchemy engine; own ones made by the engine's creator, beside its pool."""
 
     def __init__(self, engine: Engine) -> None:
-        if engine.dialect.driver != "psycopg":
-            raise BadArgument(
-                f"pyfence works with psycopg 3, not with {engine.dialect.name}+{engine.dialect.driver}",
-                hint="Create the engine with a postgresql+psycopg:// URL.",
-            )
+        require_psycopg(engine.dialect)
         self._engine = engine
 
     def open(self) -> Connection:
@@ -229,7 +238,7 @@ class EngineSource:
         fairy = self._engine.pool.recreate().connect()
         conn: Any = fairy.driver_connection
         fairy.detach()
-        return _made_own(conn)
+        return made_own(conn)
 
     @contextmanager
     def work(self, timeout: float) -> Iterator[Connection]:
@@ -246,7 +255,17 @@ class EngineSource:
         """Nothing: the engine is the caller's."""
 
 
-def _made_own(conn: Connection) -> Connection:
+def require_psycopg(dialect: Any) -> None:
+    """Raises BadArgument where an engine's driver is another one."""
+    if dialect.driver != "psycopg":
+        raise BadArgument(
+            f"pyfence works with psycopg 3, not with {dialect.name}+{dialect.driver}",
+            hint="Create the engine with a postgresql+psycopg:// URL.",
+        )
+
+
+def made_own(conn: Connection) -> Connection:
+    """A connection that somebody else's pool has opened, in autocommit."""
     if conn.info.transaction_status != TransactionStatus.IDLE:
         conn.rollback()
     conn.autocommit = True

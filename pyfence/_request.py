@@ -43,6 +43,13 @@ class Request:
         state.watch(backend.timekeeper)
         return state
 
+    def give_back(self, backend: Backend[S], state: LeaseState) -> None:
+        """Releases, blocking, a lease that was granted to somebody who has stopped asking meanwhile."""
+        state.lose("released")
+        left = min(backend.timeout, state.deadline - now())
+        if left > 0:
+            backend.calls.run(_statements.release(state.claim), timeout=left, resource=self.resource)
+
     def pause(self) -> float:
         """Seconds until it is worth asking again. Raises LeaseHeld where the wait is over."""
         assert self._holder is not None

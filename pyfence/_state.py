@@ -82,8 +82,7 @@ class LeaseState:
     @property
     def claim(self) -> Claim:
         """The claim. Raises LeaseLost in a child process: it is the parent's."""
-        if self._pid != os.getpid():
-            self.fail("forked")
+        self.raise_if_forked()
         return self._claim
 
     @property
@@ -172,17 +171,20 @@ class LeaseState:
 
     def raise_if_lost(self) -> None:
         """Raises LeaseLost if this process has to assume that it no longer holds the lease. Asks nobody."""
-        if self.forked:
-            self.fail("forked")
+        self.raise_if_forked()
         if self._reason is None and now() >= self._deadline:
             self.lose("unrenewed")
         if self._reason is not None:
             self.fail(self._reason)
 
-    def raise_if_over(self) -> None:
-        """Raises LeaseLost if the lease was given back, or is another process's. Whether it is lost is not asked."""
+    def raise_if_forked(self) -> None:
+        """Raises LeaseLost if the lease is another process's."""
         if self.forked:
             self.fail("forked")
+
+    def raise_if_over(self) -> None:
+        """Raises LeaseLost if the lease was given back, or is another process's. Whether it is lost is not asked."""
+        self.raise_if_forked()
         if self._reason == "released":
             self.fail("released")
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from types import TracebackType
 from typing import Any, Protocol
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from pyfence import _statements
-from pyfence._backend import Backend
+from pyfence._backend import Backend, S
 from pyfence._calls import Unreplicated, Watch, execute, pipelined
 from pyfence._clock import now
-from pyfence._connect import Connection, Source
+from pyfence._connect import AnyConnection, Connection, Source
 from pyfence.errors import BadArgument, translated
 from pyfence.types import Claim
 
@@ -49,12 +50,8 @@ def present(conn: Any, *leases: Holding | Claim) -> None:
     statement = _statements.present(claims)
     driver = _joined(conn)
     if driver.autocommit and not _in_transaction(driver):
-        raise BadArgument(
-            "a lease can only be presented inside a transaction",
-            detail="This connection commits by itself: the claim would be gone before the next statement.",
-            hint="Open a transaction first (`with conn.transaction():`), or use fenced_update() for a single write.",
-        )
-    with translated(resource=_only(claims)):
+        raise outside_transaction()
+    with translated(resource=only(claims)):
         execute(driver, statement).fetchall()
 
 
@@ -87,10 +84,10 @@ def fenced_update(
         BadArgument: (a ValueError) no unique key, an unknown column, a value that has no JSON form.
     """
     (claim,) = claims_of([lease])
-    statement = _statements.fenced_update(table, key, changes, _numbered(claim, sequence))
+    statement = _statements.fenced_update(table, key, changes, numbered(claim, sequence))
     driver = _joined(conn)
     with translated(resource=claim.resource):
-        return _count(execute(driver, statement))
+        return count(execute(driver, statement).fetchone())
 
 
 def fenced_update_alone(
@@ -106,10 +103,10 @@ def fenced_update_alone(
         translated(resource=claim.resource),
         backend.source.work(backend.timeout) as conn,
         _set(conn, autocommit=True),
-        Watch(conn, backend.timekeeper, now() + backend.timeout),
+        watched(backend, conn),
         Unreplicated(conn),
     ):
-        return _count(execute(conn, statement))
+        return count(execute(conn, statement).fetchone())
 
 
 @contextmanager
@@ -119,19 +116,35 @@ def transaction(
     """A transaction on a connection of the source, with the claims presented: committed at the end of the block."""
     statement = _statements.present(claims)
     with (
-        translated(resource=_only(claims)),
+        translated(resource=only(claims)),
         backend.source.work(backend.timeout) as conn,
         # Autocommit, so that the only begin is ours: else the driver sends its own, in a round trip of its own.
-        _set(conn, autocommit=True, isolation_level=_level(isolation)),
+        _set(conn, autocommit=True, isolation_level=isolation_level(isolation)),
         Unreplicated(conn),
         ExitStack() as block,
     ):
         # The begin travels with the claims. What the block does afterwards has no deadline: it is the caller's.
-        with Watch(conn, backend.timekeeper, now() + backend.timeout), pipelined(conn):
-            # Not conn.transaction(), which waits for the server twice when it is entered in a pipeline.
-            block.enter_context(psycopg.Transaction(conn))
+        with watched(backend, conn), pipelined(conn):
+            _begin(backend, conn, block)
             execute(conn, statement)
         yield conn
+
+
+def _begin(backend: Backend[Source], conn: Connection, block: ExitStack) -> None:
+    # Not conn.transaction(), which waits for the server twice when it is entered in a pipeline.
+    transaction = psycopg.Transaction(conn)
+
+    def end(kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> bool | None:
+        with watched(backend, conn):
+            return transaction.__exit__(kind, exc, trace)
+
+    transaction.__enter__()
+    block.push(end)
+
+
+def watched(backend: Backend[S], conn: AnyConnection) -> Watch:
+    """The deadline of one exchange with the server: begin and present, a single write, or the commit."""
+    return Watch(conn, backend.timekeeper, now() + backend.timeout)
 
 
 def claims_of(leases: Sequence[object]) -> list[Claim]:
@@ -147,16 +160,31 @@ def claims_of(leases: Sequence[object]) -> list[Claim]:
     return claims
 
 
-def _numbered(claim: Claim, sequence: int | None) -> Claim:
+def outside_transaction() -> BadArgument:
+    return BadArgument(
+        "a lease can only be presented inside a transaction",
+        detail="This connection commits by itself: the claim would be gone before the next statement.",
+        hint="Open a transaction first (`conn.transaction()`), or use fenced_update() for a single write.",
+    )
+
+
+def not_a_connection(value: object, kind: str, instead: str) -> BadArgument:
+    return BadArgument(
+        f"not {kind} psycopg or SQLAlchemy connection: {type(value).__name__}",
+        hint=f"Pass {instead} over postgresql+psycopg.",
+    )
+
+
+def numbered(claim: Claim, sequence: int | None) -> Claim:
     return claim if sequence is None else claim.with_sequence(sequence)
 
 
-def _only(claims: Sequence[Claim]) -> str | None:
+def only(claims: Sequence[Claim]) -> str | None:
     return claims[0].resource if len(claims) == 1 else None
 
 
-def _count(cur: psycopg.Cursor[tuple[Any, ...]]) -> int:
-    row = cur.fetchone()
+def count(row: tuple[Any, ...] | None) -> int:
+    """The number of rows that `fenced_update` answered."""
     assert row is not None
     return int(row[0])
 
@@ -176,20 +204,26 @@ def _joined(conn: Any) -> Connection:
         driver = getattr(conn, "driver_connection", None)
     if isinstance(driver, psycopg.Connection):
         return driver
-    raise BadArgument(
-        f"not a synchronous psycopg or SQLAlchemy connection: {type(conn).__name__}",
-        hint="Pass a psycopg Connection, or a SQLAlchemy Connection or Session over postgresql+psycopg.",
-    )
+    raise not_a_connection(conn, "a synchronous", "a psycopg Connection, or a SQLAlchemy Connection or Session")
 
 
 def _in_transaction(conn: Connection) -> bool:
-    if conn.pgconn.pipeline_status != PipelineStatus.OFF:
+    if is_pipelined(conn):
         with conn.pipeline():
             pass  # a synchronization point, after which the status is true
+    return in_transaction(conn)
+
+
+def is_pipelined(conn: AnyConnection) -> bool:
+    return conn.pgconn.pipeline_status != PipelineStatus.OFF
+
+
+def in_transaction(conn: AnyConnection) -> bool:
     return conn.info.transaction_status != TransactionStatus.IDLE
 
 
-def _level(isolation: Isolation | None) -> psycopg.IsolationLevel | None:
+def isolation_level(isolation: Isolation | None) -> psycopg.IsolationLevel | None:
+    """The driver's name for an isolation level."""
     if isolation is None or isinstance(isolation, psycopg.IsolationLevel):
         return isolation
     try:
