@@ -6,7 +6,7 @@ create function fence._refuse_claim(
   p_table oid default null
 ) returns void
 language plpgsql
-volatile
+stable
 as $$
 declare
   v_lease fence._lease;

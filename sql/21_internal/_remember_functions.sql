@@ -5,8 +5,8 @@ volatile
 as $$
 begin
   delete from fence._function;
-  insert into fence._function (name, fingerprint)
-  select p.proname, fence._fingerprint(p.oid)
+  insert into fence._function (name, fingerprint, volatile)
+  select p.proname, fence._fingerprint(p.oid), p.provolatile = 'v'
   from pg_catalog.pg_proc p
   where p.pronamespace = 'fence'::regnamespace and p.proname !~ '^_guard_[0-9]+$';
 end

@@ -35,6 +35,8 @@ VOLATILE = {
     "present": "fence.present(text,bigint,text,bigint)",
     "present_all": "fence.present_all(text[],bigint[],text[],bigint[])",
     "_check_lease": "fence._check_lease(oid,text,text)",
+    "_next_token": "fence._next_token(bigint)",
+    "_record": "fence._record(text,text,bigint,text,jsonb)",
 }
 
 FAULTS = {

@@ -4,14 +4,17 @@
     make mutants ARGS="--minutes 20 --match _check_lease"
     make mutants ARGS="--list"
 
-Each mutant is installed into a database of its own and the tests of the SQL run against it until the first one fails:
-*killed*. Where all pass it has *survived*; *unfinished* means the tests took longer than --seconds. Results are kept
-in --results, so that a run goes on where the last one ended; a file that has changed is judged again.
+First the tests run once on the unchanged SQL: every one must pass, and PostgreSQL counts which functions each calls
+(reach.py). Then each mutant is installed into a database of its own and the tests that call the changed function run
+until the first one fails: *killed*, as is a mutant on which one test hangs. Where all pass it has *survived*;
+*unfinished* means they took longer than --seconds. Results are kept in --results, so that a run goes on where the last
+one ended; a file that has changed is judged again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -22,6 +25,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -32,6 +37,7 @@ TESTS = ROOT / "tests"
 sys.path.insert(0, str(TESTS))
 
 import harness  # noqa: E402
+from mutants.reach import Reach, Recorder, samples  # noqa: E402
 from mutants.rules import Mutant, of_directory  # noqa: E402
 
 from pyfence import _resources  # noqa: E402
@@ -71,72 +77,119 @@ CORE = (
 )  # fmt: skip
 
 KILLED, SURVIVED, UNFINISHED, STILLBORN = "killed", "survived", "unfinished", "does not install"
+PASSED, FAILED, NOT_INSTALLED = 0, 1, 3
 
 
-def tests_for(mutant: Mutant) -> list[str]:
-    """Paths of tests, the most telling first; then all the others."""
+def tests_for(mutant: Mutant, reach: Reach, tests: list[str]) -> list[str]:
+    """Those of the tests that can notice a mutant, the most telling first: by file as FIRST says, then the fastest."""
     wanted = [name for pattern, names in FIRST if re.search(pattern, mutant.description) for name in names]
-    files: dict[str, None] = {}
-    for name in (*wanted, *EVERYTHING):
-        path = TESTS / name
-        for file in sorted(path.glob("test_*.py")) if path.is_dir() else [path]:
-            files.setdefault(str(file))
-    return list(files)
+    able = reach.tests_of(Path(mutant.path).stem, tests)
+    few = samples(able)
 
+    def rank(test: str) -> tuple[bool, int, float]:
+        path = test.split("::")[0].removeprefix("tests/")
+        place = next((n for n, name in enumerate(wanted) if path == name or path.startswith(f"{name}/")), len(wanted))
+        return test not in few, place, reach.time_of(test)
 
-class _Names:
-    """Ends the run at the first failure and remembers its name; ends it with 3 where the mutant does not install."""
-
-    def __init__(self) -> None:
-        self.failed = ""
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self.failed:
-            self.failed = report.nodeid
+    return sorted(able, key=rank)
 
 
 class Judge:
-    """One server and one folder; each mutant is judged in a child process, so that none leaves a trace in the next."""
+    """A plugin of pytest: one server, one folder, the tests collected once. Its job takes the place of the run.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    Each mutant is judged in a child process, so that none leaves a trace in the next.
+    """
+
+    def __init__(self, job: Callable[[Judge], None]) -> None:
+        self.job = job
         self.folder = Path(tempfile.mkdtemp(prefix="pyfence-mutants-"))
         shutil.copytree(_resources.frozen_dir(), self.folder / "frozen")
         self.cluster = harness.Cluster(harness.Postgresql.launch())
         self.count = itertools.count(1)
 
-    def judge(self, mutant: Mutant, text: str, tests: list[str], seconds: float) -> tuple[str, str]:
+    def start(self) -> None:
+        """Collect the tests and do the job; the server ends with it."""
+        options = [
+            "-x",
+            "-q",
+            "-s",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            "--no-header",
+            "--tb=short",
+            "-n",
+            "0",
+        ]
+        os.chdir(ROOT)
+        harness.Cluster = lambda server: self.cluster  # type: ignore[assignment,misc]  # what conftest.py will import
+        harness.Postgresql.launch = lambda: None  # type: ignore[assignment,method-assign]
+        try:
+            code = pytest.main([*options, *(str(TESTS / name) for name in EVERYTHING)], plugins=[self])
+            if code != pytest.ExitCode.OK:
+                raise RuntimeError(f"pytest ended with {code!r}")
+        finally:
+            self.cluster.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.session = session
+        self.job(self)
+        return True
+
+    @property
+    def tests(self) -> list[str]:
+        return [item.nodeid for item in self.session.items]
+
+    def record(self) -> Reach:
+        """Run samples of every test on the SQL as it is. All must pass, or mutants die of what is wrong already."""
+        path = self.folder / "reach.json"
+        answer = self._answer(None, lambda: self._record(path), 3600)
+        if answer != (PASSED, ""):
+            raise RuntimeError(f"on the unchanged SQL: {answer}\n{(self.folder / 'log').read_text()[-3000:]}")
+        return Reach.read(path)
+
+    def judge(self, mutant: Mutant, text: str, tests: list[str], reach: Reach, seconds: float) -> tuple[str, str]:
         """What became of a mutant under these tests, and the one that killed it."""
+        answer = self._answer((mutant, text), lambda: self._run(tests, reach), seconds)
+        if answer is None:
+            return UNFINISHED, ""
+        return {PASSED: SURVIVED, FAILED: KILLED, NOT_INSTALLED: STILLBORN}[answer[0]], answer[1]
+
+    def _answer(
+        self, change: tuple[Mutant, str] | None, run: Callable[[], tuple[int, str]], seconds: float
+    ) -> tuple[int, str] | None:
+        """What a child says that has installed the SQL with a change and run tests; None: it took too long."""
         up = self.folder / "frozen" / "0001" / "up"
         shutil.rmtree(up)
         shutil.copytree(_resources.sql_dir(), up)
-        (up / mutant.path).write_text(mutant.applied(text), encoding="utf-8")
+        if change is not None:
+            (up / change[0].path).write_text(change[0].applied(change[1]), encoding="utf-8")
         self._sweep()
         prefix = f"mutant_{next(self.count)}"
-        answer = self.folder / "answer"
-        answer.unlink(missing_ok=True)
+        file = self.folder / "answer"
+        file.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
             try:
                 os.setsid()
-                os._exit(self._run(tests, prefix, answer))
+                file.write_text(json.dumps(self._install(prefix) or run()))
             finally:
-                os._exit(70)
+                os._exit(0)
         end = time.monotonic() + seconds
-        status = 0
-        while not (done := os.waitpid(child, os.WNOHANG))[0]:
+        while os.waitpid(child, os.WNOHANG)[0] == 0:
             if time.monotonic() > end:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                return UNFINISHED, ""
-            time.sleep(0.05)
-        status = os.waitstatus_to_exitcode(done[1])
-        verdict = {0: SURVIVED, 1: KILLED, 2: KILLED, 3: STILLBORN}.get(status)
-        if verdict is None:
-            raise RuntimeError(f"the tests of {mutant.description} ended with {status}")
-        return verdict, answer.read_text() if answer.exists() else ""
+                return None
+            time.sleep(0.02)
+        if not file.exists():
+            raise RuntimeError(f"the child ended without an answer, see {(self.folder / 'log').read_text()[-2000:]}")
+        code, test = json.loads(file.read_text())
+        return code, test
 
-    def _run(self, tests: list[str], prefix: str, answer: Path) -> int:
+    def _install(self, prefix: str) -> tuple[int, str] | None:
         out = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 1)
         os.dup2(out, 2)
@@ -149,16 +202,33 @@ class Judge:
         try:
             cluster.drop_database(cluster.create_database())
         except Exception as error:
-            answer.write_text(str(error).splitlines()[0])
-            return 3
-        harness.Cluster = lambda server: cluster  # type: ignore[assignment,misc]
-        harness.Postgresql.launch = lambda: None  # type: ignore[assignment,method-assign]
-        names = _Names()
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header", "--tb=short", "-n", "0"]
-        os.chdir(ROOT)
-        code = int(pytest.main([*options, *tests], plugins=[names]))
-        answer.write_text(names.failed.removeprefix("tests/"))
-        return code
+            return NOT_INSTALLED, str(error).splitlines()[0]
+        return None
+
+    def _run(self, tests: list[str], reach: Reach) -> tuple[int, str]:
+        """Run until one fails. A test that takes 30 seconds and ten times as long as it should has failed."""
+        items = {item.nodeid: item for item in self.session.items}
+        self.session.items = [items[test] for test in tests]
+        for item in self.session.items:
+            item.add_marker(pytest.mark.timeout(30 + 10 * reach.time_of(item.nodeid)), append=False)
+        failures = Failures()
+        self.session.config.pluginmanager.register(failures)
+        self._loop()
+        return (FAILED, failures.tests[0].removeprefix("tests/")) if failures.tests else (PASSED, "")
+
+    def _record(self, path: Path) -> tuple[int, str]:
+        recorder = Recorder(self.cluster)
+        few = samples(self.tests)
+        self.session.items = [item for item in self.session.items if item.nodeid in few]
+        self.session.config.pluginmanager.register(recorder)
+        self._loop()
+        recorder.finish().write(path)
+        return (FAILED, recorder.failed[0]) if recorder.failed else (PASSED, "")
+
+    def _loop(self) -> None:
+        self.session.config.pluginmanager.unregister(self)
+        with contextlib.suppress(pytest.Session.Failed, pytest.Session.Interrupted):
+            self.session.config.hook.pytest_runtestloop(session=self.session)
 
     def _sweep(self) -> None:
         """Drop what the last child left."""
@@ -173,32 +243,53 @@ class Judge:
         for (slot,) in admin.execute("select slot_name from pg_replication_slots where not active").fetchall():
             admin.execute("select pg_drop_replication_slot(%s)", (slot,))
 
-    def close(self) -> None:
-        self.cluster.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+class Failures:
+    """A plugin of pytest that remembers which tests failed."""
+
+    def __init__(self) -> None:
+        self.tests: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.tests.append(report.nodeid)
+            print(report.longreprtext)
 
 
-def work(number: int, jobs: int, todo: list[tuple[str, Mutant, str]], options: argparse.Namespace, end: float) -> None:
-    """Judge every jobs-th mutant of the list until the time is over."""
-    judge = Judge(number)
-    try:
-        for key, mutant, text in todo[number::jobs]:
-            if time.monotonic() > end:
-                return
-            start = time.monotonic()
-            tests = options.tests or tests_for(mutant)
-            verdict, test = judge.judge(
-                mutant, text, tests, min(options.seconds, max(1.0, end - start + options.seconds))
-            )
-            if options.tests and verdict == SURVIVED:
-                verdict = UNFINISHED
-            row = {"key": key, "verdict": verdict, "mutant": mutant.description, "test": test,
-                   "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
-            with open(options.results, "a", encoding="utf-8") as out:
-                out.write(json.dumps(row) + "\n")
-            print(f"{verdict:>10} {row['seconds']:6.1f} s  {mutant.description}  {test}", flush=True)
-    finally:
-        judge.close()
+def work(judge: Judge, todo: list[tuple[str, Mutant, str]], options: argparse.Namespace, end: float) -> None:
+    """Judge the mutants of a list, one after the other, until the time is over."""
+    reach = Reach.read(options.reach)
+    tests = [test for test in judge.tests if not options.tests or test.startswith(tuple(options.tests))]
+    for key, mutant, text in todo:
+        if time.monotonic() > end:
+            return
+        start = time.monotonic()
+        verdict, test = judge.judge(mutant, text, tests_for(mutant, reach, tests), reach, options.seconds)
+        if options.tests and verdict == SURVIVED:
+            verdict = UNFINISHED
+        row = {"key": key, "verdict": verdict, "mutant": mutant.description, "test": test,
+               "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
+        with open(options.results, "a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+        print(f"{verdict:>10} {row['seconds']:6.1f} s  {mutant.description}  {test}", flush=True)
+
+
+def in_children(jobs: list[Callable[[Judge], None]]) -> bool:
+    """Do the jobs, each in a process of its own with a server of its own; whether all went well."""
+    children = []
+    for job in jobs:
+        child = os.fork()
+        if child == 0:
+            try:
+                Judge(job).start()
+            except KeyboardInterrupt:
+                os._exit(130)
+            except BaseException as error:
+                print(f"{error!r}", file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    return not [child for child in children if os.waitpid(child, 0)[1] != 0]
 
 
 def report(mutants: dict[str, Mutant], results: dict[str, dict[str, str]]) -> int:
@@ -218,13 +309,21 @@ def main() -> int:
     """Judge, in as many processes as there are processors, and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "mutants.jsonl")
+    parser.add_argument(
+        "--reach",
+        type=Path,
+        default=ROOT / "build" / "reach.json",
+        help="which test calls what; remove it to count again",
+    )
     parser.add_argument("--match", default="", help="only mutants whose description matches this expression")
     parser.add_argument("--minutes", type=float, default=600, help="begin no mutant after this time")
-    parser.add_argument("--seconds", type=float, default=900, help="the longest that the tests of one mutant may take")
+    parser.add_argument("--seconds", type=float, default=300, help="the longest that the tests of one mutant may take")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--again", action="store_true", help="judge unfinished and surviving ones again")
     parser.add_argument(
-        "--tests", nargs="+", help="these tests and no others; a mutant that survives them is unfinished"
+        "--tests",
+        nargs="+",
+        help="only tests that begin so, as tests/guards/test_keys.py; a mutant that survives them is unfinished",
     )
     parser.add_argument("--list", action="store_true", help="print the mutants and do nothing")
     options = parser.parse_args()
@@ -246,21 +345,13 @@ def main() -> int:
     todo = [(key, mutant, texts[mutant.path]) for key, mutant in mutants.items() if key not in done]
     todo.sort(key=lambda item: CORE.index(item[1].rule) if item[1].rule in CORE else len(CORE))
     end = time.monotonic() + 60 * options.minutes
-    children = []
-    for number in range(min(options.jobs, len(todo))):
-        child = os.fork()
-        if child == 0:
-            try:
-                work(number, options.jobs, todo, options, end)
-            except KeyboardInterrupt:
-                os._exit(130)
-            except BaseException as error:
-                print(f"worker {number}: {error!r}", file=sys.stderr, flush=True)
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    failed = [child for child in children if os.waitpid(child, 0)[1] != 0]
-    return report(mutants, read()) or (1 if failed else 0)
+    if todo and not options.reach.exists():
+        print("the tests run once on the unchanged SQL", flush=True)
+        if not in_children([lambda judge: judge.record().write(options.reach)]):
+            return 1
+    jobs = [partial(work, todo=todo[n :: options.jobs], options=options, end=end) for n in range(options.jobs)]
+    worked = in_children(jobs[: len(todo)])
+    return report(mutants, read()) or (0 if worked else 1)
 
 
 if __name__ == "__main__":

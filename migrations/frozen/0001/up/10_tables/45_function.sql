@@ -3,7 +3,8 @@
 create table fence._function (
   name name not null,
   fingerprint text not null,
+  volatile boolean not null,
   constraint _function_pkey primary key (name)
 );
 
-comment on table fence._function is 'Name and fingerprint of every function as it was installed. For the audit.';
+comment on table fence._function is 'Name, fingerprint and whether it is VOLATILE, of every function as it was installed. For the audit.';

@@ -2,7 +2,7 @@
 -- statistics cannot be faked by a session: they list the pids of running workers. Asked only before a refusal.
 create function fence._is_apply_worker() returns boolean
 language sql
-volatile
+stable
 as $$
   select exists (select from pg_catalog.pg_stat_get_subscription(null) s where s.pid = pg_catalog.pg_backend_pid())
 $$;

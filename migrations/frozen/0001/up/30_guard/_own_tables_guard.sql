@@ -2,7 +2,7 @@
 -- schema's owner, are refused with 42501; lease rows are never deleted and a token never goes down, whoever asks. A logical replication worker passes.
 create function fence._own_tables_guard() returns trigger
 language plpgsql
-volatile
+stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -1,0 +1,128 @@
+"""What every function must be, told by the catalog alone: a second for a whole class of mistakes."""
+
+from __future__ import annotations
+
+import re
+
+from harness import SUPERUSER, Database, install
+
+#: The longest that a function waits for a lock of its own. `_guard_1` stands for what `protect` generates.
+BOUNDS = {
+    **dict.fromkeys(("acquire", "enter", "release", "renew", "renew_all", "revoke"), "2s"),
+    **dict.fromkeys(("present", "present_all", "_guard_1"), "5s"),
+    "_lock_table": "1s",
+}
+#: Locks, writes, clocks and statements made at run time: nothing for the snapshot of the statement that calls.
+MOVING = re.compile(
+    r"\b(?:insert into|update fence\.|delete from|for (?:no key )?update|for (?:key )?share"
+    r"|clock_timestamp|set_config|execute )"
+)
+#: They read and report, and do so as of the statement that asks.
+READERS = re.compile(r"^_?audit|^_trigger_faults$|^resource_for$")
+PINNED = "search_path=pg_catalog, pg_temp"
+
+
+def sources(db: Database) -> dict[str, tuple[str, str]]:
+    """Volatility and source, without comments and the text in quotes, of every function of pyfence."""
+    db.execute("create table public.t (id int primary key, body text)")
+    db.execute("select fence.protect('public.t', 't:{id}')")
+    rows = db.execute(
+        "select proname::text, provolatile::text, prosrc from pg_proc where pronamespace = 'fence'::regnamespace",
+        user="fence_owner",
+    )
+    quoted = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\$(\w*)\$.*?\$\1\$", re.DOTALL)
+    return {name: (volatility, quoted.sub("''", source)) for name, volatility, source in rows}
+
+
+def test_what_locks_writes_or_looks_at_the_clock_is_volatile(db: Database) -> None:
+    """And so is what calls such a function, at any distance; nothing else is."""
+    functions = sources(db)
+    moving = {name for name, (_, source) in functions.items() if MOVING.search(source) and not READERS.search(name)}
+    callers = moving
+    while callers:
+        calls = re.compile(rf"\bfence\.(?:{'|'.join(map(re.escape, moving))})\(")
+        callers = {name for name, (_, source) in functions.items() if calls.search(source) and not READERS.search(name)}
+        callers -= moving
+        moving = moving | callers
+    assert {"acquire", "present", "_check_lease", "_guard_1"} <= moving
+    assert {name for name, (volatility, _) in functions.items() if volatility == "v"} == moving
+
+
+def test_who_runs_with_the_owners_rights_or_for_others_has_a_path_of_its_own(db: Database) -> None:
+    """And every function that is called by name. Excepted: a constant, and what runs under the caller's own rights."""
+    sources(db)
+    open_path = db.execute(
+        "select proname::text, prosecdef from pg_proc"
+        " where pronamespace = 'fence'::regnamespace and %s <> all (coalesce(proconfig, '{}'))"
+        " and (prosecdef or proname !~ '^_' or proname in ('_lock_table', '_own_tables_guard', '_role_grants'))",
+        (PINNED,),
+        user="fence_owner",
+    )
+    assert sorted(open_path) == [("fenced_update", False), ("schema_version", False)]
+
+
+def test_no_function_waits_longer_for_a_lock_than_it_says(db: Database) -> None:
+    sources(db)
+    bounds = db.execute(
+        "select p.proname::text, substr(setting, 14) from pg_proc p cross join unnest(p.proconfig) setting"
+        " where p.pronamespace = 'fence'::regnamespace and starts_with(setting, 'lock_timeout=')",
+        user="fence_owner",
+    )
+    assert dict(bounds) == BOUNDS
+
+
+def test_public_has_no_right_and_only_the_tables_owner_may_make_triggers_with_a_guard(db: Database) -> None:
+    sources(db)
+    everybody = db.execute(
+        "select p.oid::regprocedure::text from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) x"
+        " where p.pronamespace = 'fence'::regnamespace and x.grantee = 0"
+        " union all select c.oid::regclass::text from pg_class c, aclexplode(c.relacl) x"
+        " where c.relnamespace = 'fence'::regnamespace and x.grantee = 0",
+        user="fence_owner",
+    )
+    assert everybody == []
+    holders = db.execute(
+        "select x.grantee::regrole::text from pg_proc p, aclexplode(p.proacl) x"
+        " where p.oid = 'fence._guard_1()'::regprocedure and x.grantee <> p.proowner",
+        user="fence_owner",
+    )
+    assert holders == [("app_owner",)]
+
+
+def test_default_privileges_give_nothing_away(empty_db: Database) -> None:
+    """A database may hand out rights to everything that is made in it: pyfence takes them back."""
+    for kind in ("tables", "sequences", "functions"):
+        empty_db.execute(f"alter default privileges for role fence_owner grant all on {kind} to public", user=SUPERUSER)
+    install(empty_db.url("fence_owner"))
+    given = empty_db.execute(
+        "select c.oid::regclass::text, x.grantee::regrole::text, x.privilege_type"
+        " from pg_class c, aclexplode(c.relacl) x where c.relnamespace = 'fence'::regnamespace and x.grantee = 0"
+        " union all select p.proname::text, x.grantee::regrole::text, x.privilege_type"
+        " from pg_proc p, aclexplode(p.proacl) x where p.pronamespace = 'fence'::regnamespace and x.grantee = 0",
+        user=SUPERUSER,
+    )
+    assert given == []
+
+
+def test_every_guard_fires_in_replica_sessions_too(db: Database) -> None:
+    """On tables, on every level of a tree, on pyfence's own. Off are only clones where statements are checked."""
+    db.execute("create table public.tree (id int) partition by range (id)")
+    db.execute("create table public.part partition of public.tree for values from (0) to (10) partition by range (id)")
+    db.execute("create table public.leaf partition of public.part for values from (0) to (5)")
+    db.execute("select fence.protect('public.tree', 'tree:{id}')")
+    sources(db)
+    states = db.execute(
+        "select t.tgrelid::regclass::text, t.tgname::text, t.tgenabled::text"
+        " from pg_trigger t join pg_proc p on p.oid = t.tgfoid"
+        " where p.pronamespace = 'fence'::regnamespace and not t.tgisinternal",
+        user="postgres",
+    )
+    assert {table for table, _, _ in states} >= {
+        "public.tree",
+        "public.part",
+        "public.leaf",
+        "public.t",
+        "fence._lease",
+    }
+    off = [row for row in states if row[2] != "A" and not (row[2] == "D" and row[1].startswith("0_fence_row"))]
+    assert off == []
