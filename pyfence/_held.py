@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Generic
 
-from pyfence import _statements
+from pyfence import _startup, _statements
 from pyfence._backend import Backend, S
 from pyfence._clock import now
 from pyfence._state import LOST_BY_CODE, LeaseState
@@ -50,6 +51,38 @@ class HeldLease(Generic[S]):
             LeaseLost: in a child process: the lease is its parent's.
         """
         return self._state.claim
+
+    def libpq_options(self, *others: HeldLease[Any] | Claim) -> str:
+        """Start-up options under which a connection's writes carry this claim, and those of `others`.
+
+        For programs and drivers that cannot call `present`: append them to a connection's `options`, or to PGOPTIONS.
+        The claim belongs to that connection, for all its transactions, and is checked on every statement. It must not
+        go through a pooler that shares connections. The text holds the secret; its repr does not show it.
+
+        Raises:
+            LeaseLost: the lease was given back, or is another process's.
+        """
+        return _startup.libpq_options(self._exported(others))
+
+    def environ(self, *others: HeldLease[Any] | Claim) -> dict[str, str]:
+        """Variables for a child process whose libpq connections are to write under this lease, and under `others`.
+
+        PGOPTIONS: this process's own, with the claims appended; PYFENCE_RESOURCE and PYFENCE_TOKEN: this lease's, for
+        logs and for calls elsewhere. ``subprocess.run(command, env={**os.environ, **lease.environ()})``. Writes of a
+        child that outlives the lease are refused; ``pyfence run`` sees to it that none does.
+
+        Raises:
+            LeaseLost: the lease was given back, or is another process's.
+        """
+        return _startup.environ(self._exported(others), os.environ)
+
+    def _exported(self, others: tuple[HeldLease[Any] | Claim, ...]) -> list[Claim]:
+        claims = []
+        for lease in (self, *others):
+            if isinstance(lease, HeldLease):
+                lease._state.raise_if_over()
+            claims.append(lease if isinstance(lease, Claim) else lease.claim)
+        return claims
 
     def raise_if_lost(self) -> None:
         """Raises `LeaseLost` if `lost` is set or the ttl has passed. Asks nobody: no round trip."""

@@ -31,8 +31,10 @@ Hints = Mapping[str, str]
 
 
 @contextmanager
-def connection(settings: Settings) -> Iterator[Connection]:
+def connection(settings: Settings, **more: Any) -> Iterator[Connection]:
     """Yield a connection in autocommit mode, closed at the end. The server's notices go to stderr.
+
+    `more`: further arguments of the driver's.
 
     Raises `Failed` with exit code 3 where there is none, click.UsageError where the URL cannot be read.
     """
@@ -41,7 +43,7 @@ def connection(settings: Settings) -> Iterator[Connection]:
     try:
         conn = open_within(
             lambda: psycopg.connect(
-                **{"client_encoding": "utf8", **arguments}, autocommit=True, prepare_threshold=None
+                **{"client_encoding": "utf8", **arguments, **more}, autocommit=True, prepare_threshold=None
             ),
             now() + (settings.timeout or _CONNECT_TIMEOUT),
         )

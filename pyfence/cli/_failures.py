@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pyfence._programs import ServerError
-from pyfence.cli._exit_codes import ExitCode
+from pyfence.cli._exit_codes import ExitCode, RunCode
 from pyfence.errors import FenceError, OutcomeUnknown, from_driver
 
 # SQLSTATE classes and codes after which the same command may succeed later: connection, resources, operator, lock wait.
@@ -35,7 +35,7 @@ class Failure:
     message: str
     detail: str | None = None
     hint: str | None = None
-    exit_code: ExitCode = ExitCode.NO
+    exit_code: ExitCode | RunCode = ExitCode.NO
 
 
 class Failed(Exception):

@@ -12,12 +12,13 @@ from contextlib import suppress
 import click
 
 from pyfence.cli._doctor import doctor, repair
-from pyfence.cli._exit_codes import EXPLAINED, ExitCode
+from pyfence.cli._exit_codes import EXPLAINED, ExitCode, RunCode
 from pyfence.cli._failures import Failure, OutputFailed, failure_of, redacted
 from pyfence.cli._leases import history, leases, revoke
 from pyfence.cli._migrate import migrate
 from pyfence.cli._output import say, tell_failure, write
 from pyfence.cli._roles import role
+from pyfence.cli._run import run as run_command
 from pyfence.cli._settings import Settings, shared_options
 from pyfence.cli._shows import bench, demo
 from pyfence.cli._status import status
@@ -49,7 +50,7 @@ def app() -> None:
 
 
 _GUARDS = (protect, set_mode, unprotect, doctor, repair)
-for command in (demo, migrate, role, *_GUARDS, status, leases, history, revoke, bench):
+for command in (demo, migrate, role, *_GUARDS, status, leases, history, revoke, run_command, bench):
     app.add_command(command)
 
 
@@ -81,12 +82,14 @@ def _run(given: list[str], settings: Settings) -> int:
     except click.Abort:
         return tell(Failure("interrupted", "interrupted", exit_code=ExitCode.INTERRUPTED))
     except click.ClickException as exc:
+        ctx = exc.ctx if isinstance(exc, click.UsageError) else None
+        code = RunCode.USAGE if ctx is not None and ctx.command is run_command else ExitCode.USAGE
         if "--json" in options:
-            return tell(Failure("usage", redacted(exc.format_message()), exit_code=ExitCode.USAGE))
+            return tell(Failure("usage", redacted(exc.format_message()), exit_code=code))
         text = io.StringIO()
         exc.show(text)
         click.echo(redacted(text.getvalue()), err=True, nl=False)
-        return ExitCode.USAGE
+        return code
     except SystemExit as exc:  # what click and rich make of a broken pipe
         raise OutputFailed("its reader has gone") from BrokenPipeError(*exc.args)
     except OutputFailed:

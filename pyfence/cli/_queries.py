@@ -19,6 +19,9 @@ select pg_catalog.set_config('TimeZone', 'UTC', true), pg_catalog.set_config('Da
     where n.nspname = 'fence' and p.proname = 'schema_version') as installed""",
     (),
 )
+
+# What the connection's start-up options have set.
+STARTUP_CLAIM = Statement("select pg_catalog.current_setting('fence.claim', true)", ())
 SCHEMA_VERSION = Statement("select fence.schema_version()", ())
 
 _GUARDS = """\

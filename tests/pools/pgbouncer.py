@@ -20,10 +20,11 @@ PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin
 class PgBouncer:
     """`with PgBouncer(server_port, size=1) as bouncer: connect(bouncer.url(db.url("app")))`; runs as nobody special."""
 
-    def __init__(self, server_port: int, *, size: int = 1, round_robin: bool = False) -> None:
+    def __init__(self, server_port: int, *, size: int = 1, round_robin: bool = False, more: str = "") -> None:
         self._server_port = server_port
         self._size = size
         self._round_robin = round_robin
+        self._more = more
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -96,4 +97,5 @@ pool_mode = transaction
 default_pool_size = {self._size}
 server_round_robin = {int(self._round_robin)}
 max_client_conn = 200
+{self._more}
 """

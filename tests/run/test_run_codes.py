@@ -1,0 +1,102 @@
+"""Every way to end has its own exit code: the command's, as a shell says it, or one of pyfence's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from guards.scene import acquire
+from harness import Database
+from pools.pgbouncer import PROGRAM, PgBouncer
+from run.runner import RESOURCE, Runner, job, shell
+
+from pyfence.cli._exit_codes import RUN_EXPLAINED, RunCode
+
+WRITE = "update public.report set body = 'new' where id = 1 returning body"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 77, 255])
+def test_the_commands_own(run: Runner, code: int) -> None:
+    assert run(command=shell(f"exit {code}"), code=code).err == ""
+    assert run.state == "closed: released"
+
+
+def test_a_signal_and_what_cannot_be_run(run: Runner, tmp_path: Path) -> None:
+    run(command=shell("kill -9 $$"), code=128 + 9)
+    plain, strange, lost = tmp_path / "plain", tmp_path / "strange", tmp_path / "lost"
+    plain.write_text("#!/bin/sh\n")
+    strange.write_text("no program\n")
+    strange.chmod(0o755)
+    lost.write_text("#!/no/such/interpreter\n")
+    lost.chmod(0o755)
+    history = "select count(*) from fence.history where event = 'granted'"
+    before = run.db.execute(history)
+    assert "cannot be executed" in run(command=[str(plain)], code=126).err
+    assert "not found" in run(command=["no-such-program"], code=127).err
+    assert run.db.execute(history) == before, "these are found out before a lease is taken"
+    assert "no #! line" in run(command=[str(strange)], code=126).err
+    assert run(command=[str(lost)], code=127).out == ""
+
+
+def test_busy_and_waited_in_vain(run: Runner) -> None:
+    acquire(run.db, RESOURCE, "1 hour")
+    busy = run(command=["true"], code=RunCode.BUSY)
+    assert ("'tester'" in busy.err, busy.out) == (True, "")
+    assert run("--wait", "0.2", command=["true"], code=RunCode.WAITED).out == ""
+    assert run("--json", command=["true"], code=RunCode.BUSY).error["code"] == "LF012"
+
+
+def test_refused(run: Runner, empty_db: Database) -> None:
+    assert "placeholder" in run("--resource", "job:{id}", command=["true"], code=RunCode.REFUSED).err
+    assert run("--json", "--resource", "job:{id}", command=["true"], code=RunCode.REFUSED).error["code"] == "LF010"
+    outsider = Runner(run.db, "outsider")
+    assert outsider("--json", command=["true"], code=RunCode.REFUSED).error["code"] == "42501"
+    assert "pyfence migrate up" in Runner(empty_db)(command=["true"], code=RunCode.REFUSED).err
+
+
+def test_unreachable_and_usage(run: Runner) -> None:
+    nowhere = ("--database-url", "postgresql://u@127.0.0.1:1/x")
+    assert run(*nowhere, command=["true"], code=RunCode.UNREACHABLE).out == ""
+    assert run("--json", *nowhere, command=["true"], code=RunCode.UNREACHABLE).error["code"] == "08001"
+    for wrong in (
+        ("--ttl", "0.5"),
+        ("--ttl", "x"),
+        ("--ttl", "10", "--grace", "6"),
+        ("--wait", "-1"),
+        ("--no-such-option",),
+        ("--database-url", "postgresql://u:p@h:x/y"),
+    ):
+        assert run(*wrong, command=["true"], code=RunCode.USAGE).out == ""
+    assert run("--json", "--ttl", "0.5", command=["true"], code=RunCode.USAGE).error["code"] == "usage"
+    run(command=[], code=RunCode.USAGE)
+
+
+def test_options_after_the_command_are_the_commands(run: Runner) -> None:
+    assert run(command=["echo", "--json", "--ttl", "x"]).out == "--json --ttl x\n"
+
+
+def test_the_codes_are_distinct_and_documented() -> None:
+    documented = {int(code) for code in re.findall(r"^  (\d+) ", RUN_EXPLAINED, re.MULTILINE)}
+    assert documented == {int(code) for code in RunCode}
+    assert len(documented) == len(RunCode)
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no pgbouncer: poolers that refuse or drop start-up options were not tried")
+@pytest.mark.parametrize("dropped", [False, True], ids=["refused", "dropped"])
+def test_a_pooler_is_named_before_the_command_starts(run: Runner, tmp_path: Path, dropped: bool) -> None:
+    more = "ignore_startup_parameters = options" if dropped else ""
+    with PgBouncer(run.db.cluster.server.settings["port"], more=more) as bouncer:
+        mark = tmp_path / "mark"
+        pooled = ("--database-url", bouncer.url(run.db.url("app")))
+        done = run("--json", *pooled, command=["touch", str(mark)], code=RunCode.REFUSED)
+        assert done.error["code"] == "pooler"
+        assert ("drops" if dropped else "refuses") in done.error["message"]
+        assert "fence.enter" in done.error["hint"]
+        assert not mark.exists()
+        assert run.db.execute("select count(*) from fence.leases") == [(0,)]
+        # What the check is for: the claim does not get through, and the write is refused, not lost.
+        through = {"PGHOST": "127.0.0.1", "PGPORT": str(bouncer.port)}
+        assert run(command=job(WRITE), env={**through, "PYFENCE_DATABASE_URL": run.db.url("app")}, code=9).out == (
+            "LF004\n" if dropped else "None\n"
+        )
