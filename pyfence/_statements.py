@@ -45,6 +45,8 @@ _RENEW_ALL = """\
 select resource, expires_at, code
 from fence.renew_all(%s::pg_catalog.text[], %s::pg_catalog.int8[], %s::pg_catalog.text[], null)"""
 _RELEASE = "select fence.release(%s::pg_catalog.text, %s::pg_catalog.int8, %s::pg_catalog.text)"
+_FINISHED = """\
+select fence._finished(%s::pg_catalog.text, %s::pg_catalog.int8, %s::pg_catalog.text, %s::pg_catalog.text, %s)"""
 _PRESENT = """\
 select fence.present(%s::pg_catalog.text, %s::pg_catalog.int8, %s::pg_catalog.text, %s::pg_catalog.int8)"""
 _PRESENT_ALL = """\
@@ -93,6 +95,11 @@ def expiry(row: Row) -> datetime:
 def release(claim: Claim) -> Statement:
     """Gives one lease back. One value: whether this claim was still its holder."""
     return Statement(_RELEASE, (claim.resource, claim.token, claim.secret))
+
+
+def finished(claim: Claim, run: str, *, record: bool) -> Statement:
+    """One value: whether the run called `run` was finished under the lease's resource; `record`: it is now."""
+    return Statement(_FINISHED, (claim.resource, claim.token, claim.secret, run, record))
 
 
 def present(claims: Sequence[Claim]) -> Statement:

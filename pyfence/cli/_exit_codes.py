@@ -43,7 +43,7 @@ Exit codes: the command's own, 128+N where signal N ended it, and
   120  done before (--once): the command was not started
   121  busy: somebody else has the lease
   122  the command line is wrong
-  123  no answer from the database; the command was not started
+  123  no answer from the database: the command was not started, or its success not recorded (--once)
   124  somebody else had the lease as long as --wait allowed
   125  the lease was lost and the command ended, or found out too late
   126  the command cannot be executed

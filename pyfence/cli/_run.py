@@ -12,8 +12,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import replace
 
 import click
+import psycopg
 from psycopg.conninfo import make_conninfo
 
+from pyfence import _statements
 from pyfence._calls import execute
 from pyfence._clock import now
 from pyfence._state import LeaseState
@@ -25,7 +27,7 @@ from pyfence.cli._failures import Failed, Failure, failure_of
 from pyfence.cli._output import say
 from pyfence.cli._settings import Settings, seconds, shared_options, text
 from pyfence.client import Fence
-from pyfence.errors import LeaseHeld, LeaseLost
+from pyfence.errors import LeaseHeld, LeaseLost, OutcomeUnknown, StaleToken
 from pyfence.lease import Lease
 from pyfence.types import default_owner
 
@@ -74,6 +76,12 @@ def _wait(value: str) -> float | None:
     help="Seconds between SIGTERM and SIGKILL when the lease is lost, at most half the ttl. "
     "[default: 5, or a third of the ttl]",
 )
+@click.option(
+    "--once",
+    type=text,
+    metavar="KEY",
+    help="Do nothing if a run of this name has succeeded before, such as the day of a nightly job.",
+)
 @click.option("--shell", is_flag=True, help="COMMAND is one text for /bin/sh -c.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
@@ -85,6 +93,7 @@ def run(
     wait: float | None,
     owner: str | None,
     grace: float | None,
+    once: str | None,
     shell: bool,
     command: tuple[str, ...],
 ) -> int:
@@ -116,8 +125,13 @@ def run(
             with Fence(conninfo, timeout=settings.timeout or 10.0) as fence:
                 block = fence.lease(resource, ttl, label, wait, on_lost=lambda _: bell.ring())
                 with _entered(block, bell, fence, before=lambda: _probe(settings)) as lease:
+                    if once is not None and _finished(fence, lease, once, record=False):
+                        _tell(f"run {once!r} of {resource!r} has succeeded before")
+                        return RunCode.DONE_BEFORE
                     child.start(lease.environ())
                     ended = _supervise(child, bell, lease._state, grace=grace, margin=min(1.0, ttl / 20))
+                    if once is not None and child.status == 0 and not ended:
+                        _finished(fence, lease, once, record=True)
         except _Stopped as stopped:
             return 128 + stopped.number
         except LeaseLost as exc:
@@ -127,6 +141,9 @@ def run(
             failure = failure_of(exc)
             if failure is None:
                 raise
+            if child.status is not None:
+                _tell(f"error: the command has succeeded, but that is not recorded: {failure.message} [{failure.code}]")
+                return _code(exc, failure, wait)
             raise Failed(replace(failure, exit_code=_code(exc, failure, wait))) from exc
         finally:
             bell.close()
@@ -207,6 +224,20 @@ def _supervise(child: Child, bell: Bell, lease: LeaseState, *, grace: float, mar
         signals = bell.wait(min(nap, max(0.0, lease.deadline - margin - grace - time)) if kill_at is None else nap)
 
 
+def _finished(fence: Fence, lease: Lease, run: str, *, record: bool) -> bool:
+    """Whether a run of that name has succeeded before, or records that it has now. Asks as long as the lease lasts."""
+    backend = fence._backend
+    statement = _statements.finished(lease.claim, run, record=record)
+    while True:
+        try:
+            ((answer,),) = backend.calls.run(statement, timeout=backend.timeout, resource=lease.resource)
+        except (psycopg.OperationalError, OutcomeUnknown):
+            if lease.lost.wait(_LONGEST_NAP):
+                raise
+        else:
+            return bool(answer)
+
+
 def _check_command(name: str) -> None:
     """Tells what a shell would, before anybody waits for a lease."""
     if shutil.which(name) is not None:
@@ -260,6 +291,8 @@ def _probe(settings: Settings) -> None:
 
 
 def _code(exc: Exception, failure: Failure, wait: float | None) -> ExitCode | RunCode:
+    if isinstance(exc, StaleToken):
+        return RunCode.LOST
     if isinstance(exc, LeaseHeld):
         return RunCode.BUSY if wait == 0 else RunCode.WAITED
     if failure.exit_code == ExitCode.UNREACHABLE:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from guards.scene import acquire
-from harness import Database
+from guards.scene import acquire, supersede
+from harness import Database, sqlstate
 from pools.pgbouncer import PROGRAM, PgBouncer
 from run.runner import RESOURCE, Runner, job, shell
 
@@ -45,6 +45,36 @@ def test_busy_and_waited_in_vain(run: Runner) -> None:
     assert ("'tester'" in busy.err, busy.out) == (True, "")
     assert run("--wait", "0.2", command=["true"], code=RunCode.WAITED).out == ""
     assert run("--json", command=["true"], code=RunCode.BUSY).error["code"] == "LF012"
+
+
+def test_once(run: Runner, tmp_path: Path) -> None:
+    """What has succeeded is not done again; what has failed, or belongs to another resource or key, is."""
+    count = tmp_path / "count"
+    add = f"echo x >> {count}; "
+    run("--once", "2026-11-30", command=shell(add + "exit 3"), code=3)
+    run("--once", "2026-11-30", command=shell(add))
+    done = run("--once", "2026-11-30", command=shell(add), code=RunCode.DONE_BEFORE)
+    assert "'2026-11-30'" in done.err
+    run("--once", "2026-11-30", "--resource", "other", command=shell(add))
+    run("--once", "2026-12-01", command=shell(add))
+    assert count.read_text() == "x\n" * 4
+    events = run.db.execute("select detail ->> 'run' from fence.history where event = 'finished' order by id")
+    assert events == [("2026-11-30",), ("2026-11-30",), ("2026-12-01",)]
+    assert run.state == "closed: released"
+
+
+def test_only_the_holder_records_a_run(run: Runner) -> None:
+    lease = acquire(run.db, RESOURCE)
+    record = "select fence._finished(%s, %s, %s, %s, true)"
+    with sqlstate("LF006"):
+        run.db.execute(record, (lease.resource, lease.token, "x", "k"), user="app")
+    for key in ("", None, "x" * 1025):
+        with sqlstate("LF010"):
+            run.db.execute(record, (*lease.parameters, key), user="app")
+    supersede(run.db, lease)
+    with sqlstate("LF001"):
+        run.db.execute(record, (*lease.parameters, "k"), user="app")
+    assert run.db.execute("select count(*) from fence.history where event = 'finished'") == [(0,)]
 
 
 def test_refused(run: Runner, empty_db: Database) -> None:

@@ -39,6 +39,7 @@ drop function
   fence._encode,
   fence._equality,
   fence._fingerprint,
+  fence._finished,
   fence._is_apply_worker,
   fence._is_current,
   fence._is_live,
