@@ -27,6 +27,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pyfence import _resources
+from pyfence._migration_branch import PREFIX
 from pyfence._migration_ops import SCHEMA, VERSION_TABLE, created
 from pyfence._migration_target import Target, connected
 from pyfence.errors import BadArgument, FenceError, SchemaMismatch, from_driver
@@ -78,6 +79,9 @@ def check(target: Target) -> str:
         found = _revision(connection)
         if found is None:
             raise SchemaMismatch(f"schema {SCHEMA} is not installed; run: pyfence migrate up")
+        if found.startswith(PREFIX) and found.removeprefix(PREFIX) in _revisions():
+            # A branch of the application's migrations; its revisions are ours under another name.
+            found = found.removeprefix(PREFIX)
         if found not in (known := _revisions()):
             raise SchemaMismatch(
                 f"schema {SCHEMA} is at revision {found}, which this version of pyfence does not know; upgrade pyfence"
@@ -231,6 +235,12 @@ def _fail(what: str, exc: Exception) -> NoReturn:
         hint = "If they are pyfence's own, record what they are: pyfence migrate stamp"
     if isinstance(exc, CommandError) and "Can't locate revision" in message:
         kind = SchemaMismatch
+        if f"'{PREFIX}" in message:
+            message = f"schema {SCHEMA} is migrated as a branch of an application's Alembic environment"
+            raise kind(
+                f"{what} failed: {message}",
+                hint="Use that environment: alembic upgrade fence@head. Never both on one database.",
+            ) from exc
         hint = f"This version of pyfence knows {', '.join(_revisions())}; a newer one may be needed."
     if hint and "CASCADE" in hint:  # the server's advice would drop what a user built
         hint = "Nothing was removed. Drop or change those objects first, if they may go."

@@ -14,5 +14,7 @@ from __future__ import annotations
 from pyfence.sqlalchemy._errors import translate_errors
 from pyfence.sqlalchemy._execute import fenced_execute
 from pyfence.sqlalchemy._fenced import Fenced, fenced
+from pyfence.sqlalchemy._metadata import protect_metadata
+from pyfence.sqlalchemy._protection import protection
 
-__all__ = ["Fenced", "fenced", "fenced_execute", "translate_errors"]
+__all__ = ["Fenced", "fenced", "fenced_execute", "protect_metadata", "protection", "translate_errors"]

@@ -11,7 +11,8 @@ declare
   v_reader text[] := array['resource_name', 'resource_for', 'schema_version', '_resource_query', '_encode', '_raise'];
   v_client text[] := v_reader || array['acquire', 'enter', 'renew', 'renew_all', 'release', 'present', 'present_all', 'fenced_update',
     '_update_statement', '_finished'];
-  v_monitor text[] := v_reader || array['audit', '_audit', '_audit_sessions', '_guard_state'];
+  v_monitor text[] := v_reader || array['audit', '_audit', '_audit_sessions', '_guard_state',
+    '_audit_migrations', '_recorded_revision'];
   v_admin text[] := v_monitor || array['revoke', 'protect', 'set_mode', 'unprotect', 'repair', '_repairs', '_rearm', '_not_yet', '_check_choice',
     '_check_table', '_lock_table', '_define_guard', '_undefine_guard', '_drop_unused_functions', '_template_of', '_null_keys'];
 begin

@@ -16,8 +16,13 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def blocks(page: str, language: str) -> str:
     """All the code of one language on a page."""
+    return "\n".join(listed(page, language))
+
+
+def listed(page: str, language: str) -> list[str]:
+    """The same, block by block."""
     found = BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))
-    return "\n".join(text for kind, text in found if kind == language)
+    return [text for kind, text in found if kind == language]
 
 
 def with_url(db: Database, code: str) -> str:
@@ -39,3 +44,53 @@ def test_sqlalchemy(db: Database) -> None:
     run(db, "sqlalchemy.md")
     rows = db.execute("select body, version from public.report order by id", user="outsider")
     assert rows == [("third", 3), ("old", 1)]
+
+
+MAKO = """
+from alembic import op
+import sqlalchemy as sa
+${imports if imports else ""}
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+branch_labels = ${repr(branch_labels)}
+depends_on = "fence_0001"
+
+def upgrade():
+    ${upgrades if upgrades else "pass"}
+
+def downgrade():
+    ${downgrades if downgrades else "pass"}
+"""
+
+
+def test_alembic(empty_db: Database, tmp_path: Path) -> None:
+    """The page's env.py, models, operations and ini file are an application, over the schema as a branch."""
+    env, models, generated, by_hand = listed("alembic.md", "python")
+    (ini,) = listed("alembic.md", "ini")
+    (tmp_path / "migrations" / "versions").mkdir(parents=True)
+    (tmp_path / "migrations" / "env.py").write_text(env)
+    (tmp_path / "migrations" / "script.py.mako").write_text(MAKO)
+    (tmp_path / "models.py").write_text(models)
+    url = empty_db.url("fence_owner").replace("postgresql://", "postgresql+psycopg://")
+    (tmp_path / "alembic.ini").write_text(f"{ini}prepend_sys_path = .\nsqlalchemy.url = {url}\n")
+
+    def alembic(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "alembic", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    alembic("upgrade", "fence@head")
+    alembic(
+        "revision", "--autogenerate", "--head", "base", "--version-path", "migrations/versions", "--rev-id", "first"
+    )
+    first = next((tmp_path / "migrations" / "versions").glob("first*")).read_text()
+    assert generated.strip() in first.replace("'", '"')
+    alembic("upgrade", "heads")
+    assert "No new upgrade operations" in alembic("check")
+    body = "\n".join(f"    {line}" for line in by_hand.splitlines())
+    head = "from alembic import op\nrevision = 'second'\ndown_revision = 'first'\n\ndef upgrade():\n"
+    (tmp_path / "migrations" / "versions" / "second.py").write_text(head + body)
+    alembic("upgrade", "heads")
+    assert empty_db.execute("select from fence.protected_tables", user="fence_owner") == []
