@@ -39,6 +39,8 @@ def register() -> None:
     priority = getattr(alembic.util, "DispatchPriority", None)
     last: dict[str, Any] = {} if priority is None else {"priority": priority.LAST}
     comparators.dispatch_for("schema", **last)(_compare)
+    if priority is not None:
+        comparators.dispatch_for("schema", priority=priority.FIRST)(_skip)
 
 
 def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:
@@ -47,6 +49,13 @@ def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | 
     Combine it with the application's own: ``lambda *args: pyfence.alembic.include_name(*args) and mine(*args)``.
     """
     return not (type_ == "schema" and name == SCHEMA) and parent_names.get("schema_name") != SCHEMA
+
+
+def _skip(context: AutogenContext, upgrade_ops: ops.UpgradeOps, schemas: set[str | None]) -> Any:
+    """Keep Alembic from reading schema fence at all: there are types in it that SQLAlchemy would warn of."""
+    if not any(table.schema == SCHEMA for table in context.sorted_tables):
+        schemas.discard(SCHEMA)
+    return _continue()
 
 
 def _compare(context: AutogenContext, upgrade_ops: ops.UpgradeOps, schemas: set[str | None]) -> Any:
