@@ -42,11 +42,13 @@ class Backend(Generic[S]):
     @classmethod
     def over(cls, source: S, *, timeout: float) -> Backend[S]:
         timekeeper = Timekeeper()
+        calls = Calls(source.open, timekeeper, limit=4)
         return cls(
             source=source,
             timekeeper=timekeeper,
-            calls=Calls(source.open, timekeeper, limit=4),
-            heartbeats=Calls(source.open, timekeeper, limit=1),
+            calls=calls,
+            # The connection that acquired is idle by then: a busy process need not open another one under pressure.
+            heartbeats=Calls(source.open, timekeeper, limit=1, spare=calls),
             timeout=timeout,
         )
 

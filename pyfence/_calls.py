@@ -20,7 +20,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from pyfence._clock import Timekeeper, now
-from pyfence._connect import AnyConnection, Connection, IdleConnections, close_quietly, open_within
+from pyfence._connect import AnyConnection, Connection, IdleConnections, close_quietly
 from pyfence._statements import BEGIN, COMMIT, Row, Statement
 from pyfence.errors import OutcomeUnknown, SchemaMismatch, translated
 
@@ -141,10 +141,14 @@ class Calls:
     Args:
         open_: opens an own connection.
         limit: how many calls run at once; more wait for their turn, within their own deadlines.
+        spare: where an idle connection may be had before a new one is opened.
     """
 
-    def __init__(self, open_: Callable[[], Connection], timekeeper: Timekeeper, *, limit: int) -> None:
+    def __init__(
+        self, open_: Callable[[], Connection], timekeeper: Timekeeper, *, limit: int, spare: Calls | None = None
+    ) -> None:
         self._open = open_
+        self._spare = spare
         self._idle: IdleConnections[Connection] = IdleConnections(keep=limit)
         self._timekeeper = timekeeper
         self._turns = threading.BoundedSemaphore(limit)
@@ -171,7 +175,7 @@ class Calls:
         if not self._turns.acquire(timeout=timeout):
             raise psycopg.errors.ConnectionTimeout("nothing was sent: earlier calls have not been answered yet")
         try:
-            conn = self._idle.take() or open_within(self._open, deadline)
+            conn = self._take() or self._idle.take_or_open(self._open, deadline)
             try:
                 with translated(resource=resource), Watch(conn, self._timekeeper, deadline, cancel=cancel):
                     rows = _exchange(conn, statement)
@@ -188,6 +192,9 @@ class Calls:
             return rows
         finally:
             self._turns.release()
+
+    def _take(self) -> Connection | None:
+        return self._idle.take() or (None if self._spare is None else self._spare._idle.take())
 
     def _put_back(self, conn: Connection, exc: BaseException) -> None:
         # After a refusal the connection is as good as before. After anything else (a lost connection, a server that

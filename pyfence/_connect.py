@@ -8,10 +8,9 @@ transactions: they come from the caller's pool or engine, and go back to it.
 from __future__ import annotations
 
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from select import select
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -132,13 +131,14 @@ class IdleConnections(Generic[C]):
     def __init__(self, *, keep: int) -> None:
         self._keep = keep
         self._idle: list[C] = []
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._waiting = 0
         self._closed = False
 
     def take(self) -> C | None:
         """A connection that looks alive, or None where a new one has to be opened."""
         while True:
-            with self._lock:
+            with self._changed:
                 if self._closed:
                     raise BadArgument("this Fence is closed")
                 if not self._idle:
@@ -148,19 +148,63 @@ class IdleConnections(Generic[C]):
                 return conn
             conn.pgconn.finish()
 
+    def take_or_open(self, open_: Callable[[], C], deadline: float) -> C:
+        """A connection from the stack, or a new one; ConnectionTimeout at `deadline`.
+
+        A new one is opened in a thread: libpq's own timeout counts whole seconds, from two, for each address, and not
+        the look-up of the name. It goes to the stack, for whoever waits first: where it comes too late for this call,
+        it is there for the next one.
+        """
+        conn = self.take()
+        if conn is not None:
+            return conn
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self.give(open_())
+            except BaseException as exc:
+                with self._changed:
+                    failures.append(exc)
+                    self._changed.notify_all()
+
+        with self._changed:
+            self._waiting += 1
+        try:
+            try:
+                threading.Thread(target=work, name="pyfence-connect", daemon=True).start()
+            except RuntimeError:  # the interpreter is shutting down: no new threads
+                return open_()
+            while True:
+                with self._changed:
+                    if not self._changed.wait_for(
+                        lambda: self._idle or self._closed or failures, max(0.0, deadline - now())
+                    ):
+                        raise psycopg.errors.ConnectionTimeout("no connection in time")
+                conn = self.take()
+                if conn is not None:
+                    return conn
+                if failures:
+                    raise failures[0]
+        finally:
+            with self._changed:
+                self._waiting -= 1
+
     def give(self, conn: C) -> None:
         """Takes back a connection; one that is broken, in a transaction or one too many is closed."""
         if not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE:
-            with self._lock:
-                if not self._closed and len(self._idle) < self._keep:
+            with self._changed:
+                if not self._closed and len(self._idle) < self._keep + self._waiting:
                     self._idle.append(conn)
+                    self._changed.notify()
                     return
         conn.pgconn.finish()
 
     def close(self) -> None:
-        with self._lock:
+        with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
+            self._changed.notify_all()
         for conn in idle:
             conn.pgconn.finish()
 
@@ -181,7 +225,7 @@ class UrlSource:
 
     @contextmanager
     def work(self, timeout: float) -> Iterator[Connection]:
-        conn = self._idle.take() or open_within(self._open_work, now() + timeout)
+        conn = self._idle.take_or_open(self._open_work, now() + timeout)
         try:
             yield conn
         finally:
@@ -279,43 +323,9 @@ def close_quietly(conn: Connection) -> None:
 
 
 def open_within(open_: Callable[[], Connection], deadline: float) -> Connection:
-    """A new connection, or ConnectionTimeout at `deadline`; one that arrives later is closed.
-
-    libpq's own timeout counts whole seconds, from two, for each address, and not the look-up of the name.
-    """
-    answers: queue.SimpleQueue[Connection | BaseException] = queue.SimpleQueue()
-    lock = threading.Lock()
-    abandoned = False
-
-    def work() -> None:
-        answer: Connection | BaseException
-        try:
-            answer = open_()
-        except BaseException as exc:
-            answer = exc
-        with lock:
-            if not abandoned:
-                answers.put(answer)
-                return
-        if not isinstance(answer, BaseException):
-            close_quietly(answer)
-
+    """A new connection, or ConnectionTimeout at `deadline`; one that arrives later is closed."""
+    alone: IdleConnections[Connection] = IdleConnections(keep=0)
     try:
-        threading.Thread(target=work, name="pyfence-connect", daemon=True).start()
-    except RuntimeError:  # the interpreter is shutting down: no new threads
-        return open_()
-    try:
-        answer = answers.get(timeout=max(0.0, deadline - now()))
-    except BaseException as exc:
-        with lock, ExitStack() as late:
-            abandoned = True
-            while not answers.empty():
-                left = answers.get()
-                if not isinstance(left, BaseException):
-                    late.callback(close_quietly, left)
-        if isinstance(exc, queue.Empty):
-            raise psycopg.errors.ConnectionTimeout("no connection in time") from None
-        raise
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer
+        return alone.take_or_open(open_, deadline)
+    finally:
+        alone.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from types import TracebackType
 from typing import Self
 
@@ -71,6 +72,7 @@ class Proxy:
         self._threads: list[threading.Thread] = []
         self._last = REPLIES
         self._round_trips = 0
+        self.delay = 0.0  # seconds by which everything is late, each way
         self._start(self._accept)
 
     def url(self, url: str) -> str:
@@ -134,6 +136,8 @@ class Proxy:
                 if not gate.pass_through():
                     break
                 self._count(direction)
+                if self.delay:
+                    time.sleep(self.delay)
                 target.sendall(data)
         except OSError:
             pass

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import sqlalchemy
 from harness import Database, wait_until
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from sqlalchemy.ext.asyncio import create_async_engine
 
 
 def body(db: Database, number: int = 1) -> str:
@@ -49,3 +50,23 @@ def source(kind: str, url: str, *, size: int = 2) -> Iterator[Any]:
         )
         yield engine
         engine.dispose()
+
+
+@asynccontextmanager
+async def async_source(kind: str, url: str, *, size: int = 2) -> AsyncIterator[Any]:
+    """What an AsyncFence may be made over, of at most `size` connections; closed at the end."""
+    if kind == "url":
+        yield url
+    elif kind == "pool":
+        async with AsyncConnectionPool(url, min_size=size, max_size=size, open=False) as pool:
+            yield pool
+    else:
+        engine = create_async_engine(
+            "postgresql+psycopg://", connect_args=conninfo_to_dict(url), pool_size=size, max_overflow=0
+        )
+        yield engine
+        await engine.dispose()
+
+
+def idle_in_transaction(db: Database) -> list[str]:
+    return [state for _, state in backends(db) if state and state.startswith("idle in transaction")]

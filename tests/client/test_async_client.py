@@ -12,10 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy
-from client.support import backends, body, terminate
+from client.support import async_source, backends, body, idle_in_transaction, terminate
 from harness import Database, level, wait_until
 from proxy import Proxy
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
@@ -28,29 +27,9 @@ UPDATE = "update public.report set body = %s where id = %s"
 
 
 @asynccontextmanager
-async def source(kind: str, url: str, *, size: int = 2) -> AsyncIterator[Any]:
-    """What an AsyncFence may be made over, of at most `size` connections; closed at the end."""
-    if kind == "url":
-        yield url
-    elif kind == "pool":
-        async with AsyncConnectionPool(url, min_size=size, max_size=size, open=False) as pool:
-            yield pool
-    else:
-        engine = create_async_engine(
-            "postgresql+psycopg://", connect_args=conninfo_to_dict(url), pool_size=size, max_overflow=0
-        )
-        yield engine
-        await engine.dispose()
-
-
-@asynccontextmanager
 async def fence_over(db: Database, kind: str = "url", **options: Any) -> AsyncIterator[pyfence.AsyncFence]:
-    async with source(kind, db.url("app")) as where, pyfence.AsyncFence(where, **options) as fence:
+    async with async_source(kind, db.url("app")) as where, pyfence.AsyncFence(where, **options) as fence:
         yield fence
-
-
-def idle_in_transaction(db: Database) -> list[str]:
-    return [state for _, state in backends(db) if state and state.startswith("idle in transaction")]
 
 
 # -- what it does ------------------------------------------------------------------------------------------------------
@@ -380,7 +359,7 @@ def test_own_connections_are_opened_as_the_pool_opens_its(db: Database, report: 
                 names = db.cluster.admin.execute(
                     "select application_name from pg_stat_activity where datname = %s and usename = 'app'", (db.name,)
                 ).fetchall()
-                assert names == [("configured",)] * 3  # the pool's, the calls', the heartbeats'
+                assert names == [("configured",)] * 2  # the pool's, and that of the calls and heartbeats
 
     asyncio.run(main())
 
@@ -435,7 +414,7 @@ def test_work_does_not_starve_the_heartbeat_nor_the_other_way(db: Database, repo
 @pytest.mark.parametrize("kind", KINDS)
 def test_dead_connections_are_replaced(db: Database, report: str, kind: str) -> None:
     async def main() -> None:
-        async with source(kind, db.url("app"), size=1) as where, pyfence.AsyncFence(where) as fence:
+        async with async_source(kind, db.url("app"), size=1) as where, pyfence.AsyncFence(where) as fence:
             lease = await fence.acquire("report:1", ttl=60)
             await lease.fenced_update(report, {"id": 1}, {"body": "x"})
             with pytest.raises(psycopg.OperationalError):
@@ -452,7 +431,7 @@ def test_dead_connections_are_replaced(db: Database, report: str, kind: str) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_connection_goes_back_as_it_was(db: Database, report: str, kind: str) -> None:
     async def main() -> None:
-        async with source(kind, db.url("app"), size=1) as where, pyfence.AsyncFence(where) as fence:
+        async with async_source(kind, db.url("app"), size=1) as where, pyfence.AsyncFence(where) as fence:
             lease = await fence.acquire("report:1")
             for level_ in (None, "serializable"):
                 async with lease.transaction(isolation=level_) as conn:
