@@ -9,7 +9,7 @@ begin
   perform fence._check_resource(p_resource);
   if pg_catalog.current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     insert into fence._lease (resource, token, owner, ttl, acquired_at, expires_at, lineage)
-    select p_resource, 0, '', interval '0', c.now, c.now, 0 from (select pg_catalog.clock_timestamp() as now) c
+    values (p_resource, 0, '', interval '0', pg_catalog.now(), pg_catalog.now(), 0)
     on conflict do nothing;
   end if;
   perform fence._raise('LF006', pg_catalog.format('no lease on %L was ever granted', p_resource),

@@ -19,7 +19,7 @@ begin
     insert into fence._guard as g (schema_name, table_name, template, template_schema, template_table, scope, mode, expiry,
       writes, inserts, uncatchable, protected_at, protected_by)
     values (v_guard.schema_name, v_guard.table_name, '', v_guard.schema_name, v_guard.table_name, 'table', 'enforce', 'reject',
-      'many', 'check', false, pg_catalog.clock_timestamp(), session_user)
+      'many', 'check', false, pg_catalog.now(), session_user)
     returning g.* into v_guard;
     -- A function that a schema-only restore has brought, without its registry row, keeps its number: another table may use it.
     exit when fence._guard_function(v_guard.id) is null;

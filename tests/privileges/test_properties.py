@@ -18,7 +18,7 @@ MOVING = re.compile(
     r"|clock_timestamp|set_config|execute )"
 )
 #: They read and report, and do so as of the statement that asks.
-READERS = re.compile(r"^_?audit|^_trigger_faults$|^resource_for$")
+READERS = re.compile(r"^_?audit|^_trigger_faults$|^resource_for$|^_recorded_revision$")
 PINNED = "search_path=pg_catalog, pg_temp"
 
 

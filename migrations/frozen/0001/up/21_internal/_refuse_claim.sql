@@ -22,7 +22,7 @@ begin
   elsif p_code = 'LF001' then
     v_message := pg_catalog.format('stale token for %L', p_resource);
     v_detail := case
-      when p_token is distinct from v_lease.token::text then
+      when p_token <> v_lease.token::text then
         pg_catalog.format('Token %s was superseded; the newest token is %s.', p_token, v_lease.token)
       when v_lease.secret_hash is null then pg_catalog.format('Token %s is closed: %s.', p_token, v_lease.closed_reason)
       when v_lease.entered is not null then pg_catalog.format('Token %s was for one transaction, which has ended.', p_token)

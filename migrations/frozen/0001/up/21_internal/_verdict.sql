@@ -13,14 +13,14 @@ as $$
 begin
   if fence._is_current(p_lease_token, p_lease_secret_hash, p_lineage_is_present, p_claim_token, p_claim_secret) then
     return null;
-  elsif p_claim_token is distinct from p_lease_token::text then
+  elsif p_claim_token <> p_lease_token::text then
     if p_claim_token ~ '^[0-9]{1,19}$' and p_claim_token::numeric < p_lease_token then
       return 'LF001';
     end if;
     return 'LF006';
   elsif p_lease_secret_hash is null then
     return 'LF001';
-  elsif p_lease_secret_hash is distinct from pg_catalog.sha256(pg_catalog.convert_to(p_claim_secret, 'UTF8')) then
+  elsif p_lease_secret_hash <> pg_catalog.sha256(pg_catalog.convert_to(p_claim_secret, 'UTF8')) then
     return 'LF006';
   end if;
   return 'LF001';
