@@ -28,7 +28,12 @@ _LOST: dict[LossReason, tuple[str, str | None]] = {
     "forked": ("belongs to the parent process", "Acquire a lease of its own in the child process."),
 }
 
-LOST_BY_CODE: dict[str, LossReason] = {"LF001": "superseded", "LF002": "expired", "LF006": "unknown"}
+LOST_BY_CODE: dict[str, LossReason] = {
+    "LF001": "superseded",
+    "LF002": "expired",
+    "LF006": "unknown",
+    "LF009": "superseded",  # whatever ends the quarantine begins a new lineage, and no older lease lives in it
+}
 """The answers to a renewal that are final. All others are tried again until the local deadline."""
 
 

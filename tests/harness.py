@@ -150,6 +150,7 @@ class Cluster:
             assert self._template is not None
             self._template.result()  # a template that failed once fails every test, at once
             self._create(name, template=TEMPLATE)
+            edit_authority(self.url(name, "fence_owner"), "database_oid = fence._current_database()::oid")
         return name
 
     def drop_database(self, name: str) -> None:
@@ -202,6 +203,12 @@ def install(url: str) -> None:
                 grants = connection.execute("select fence._role_grants(%s::regrole, %s)", (role, kind)).fetchall()
                 for (statement,) in grants:
                     connection.execute(statement)
+
+
+def edit_authority(url: str, change: str) -> None:
+    """Change the authority's row and keep its seal, as nothing in the fence does. `url` is fence_owner's."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"begin; update fence._authority set {change}; select fence._seal(); commit")
 
 
 class Database:

@@ -16,7 +16,7 @@ from pyfence.cli._output import Column, Output, duration, local_time, say
 from pyfence.cli._settings import Settings, shared_options, text
 
 MONITOR_HINTS = {"42501": "The views are for roles with: pyfence role add ROLE --as monitor"}
-_ADMIN_HINTS = {"42501": "That is for roles with: pyfence role add ROLE --as admin"}
+ADMIN_HINTS = {"42501": "That is for roles with: pyfence role add ROLE --as admin"}
 _STYLES = {"held": "green", "expired": "yellow", "closed": "dim", "superseded lineage": "yellow"}
 
 
@@ -110,7 +110,7 @@ def history(settings: Settings, resource: str | None, limit: int) -> None:
 @click.pass_obj
 def revoke(settings: Settings, resource: str, reason: str) -> int:
     """End the lease of RESOURCE, expired or not, without its holder. Exits with 1 where there is none to end."""
-    with session(settings, hints=_ADMIN_HINTS) as database:
+    with session(settings, hints=ADMIN_HINTS) as database:
         revoked = bool(database.value(_queries.revoke(resource, reason)))
     say(f"the lease of {resource!r} is revoked" if revoked else f"there is no open lease of {resource!r}")
     output = Output(settings)

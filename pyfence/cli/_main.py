@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import click
 
+from pyfence.cli._authority import authority, confirm_lineage
 from pyfence.cli._doctor import doctor, repair
 from pyfence.cli._exit_codes import EXPLAINED, ExitCode, RunCode
 from pyfence.cli._failures import Failure, OutputFailed, failure_of, redacted
@@ -50,7 +51,8 @@ def app() -> None:
 
 
 _GUARDS = (protect, set_mode, unprotect, doctor, repair)
-for command in (demo, migrate, role, *_GUARDS, status, leases, history, revoke, run_command, bench):
+_LEASES = (status, leases, history, revoke, authority, confirm_lineage)
+for command in (demo, migrate, role, *_GUARDS, *_LEASES, run_command, bench):
     app.add_command(command)
 
 

@@ -49,6 +49,23 @@ where c.oid = %s::pg_catalog.text::pg_catalog.regclass"""
 AUDIT = Statement("select a.severity, a.code, a.object, a.detail, a.remedy from fence.audit() a", ())
 _REPAIR = "select fence.repair(%s::pg_catalog.text::pg_catalog.regclass)"
 
+AUTHORITY = Statement(
+    """\
+select s.state, s.why, s.remedy, s.lineage, s.floor, s.floor_at, s.next_token, s.highest_known, s.system_identifier,
+  s.timeline, s.database_oid::pg_catalog.int8, s.started_at, s.present_system_identifier, s.present_timeline,
+  s.present_database_oid::pg_catalog.int8, s.present_started_at
+from fence._authority_state() s""",
+    (),
+)
+OPTIONS = Statement(
+    """\
+select o.name, o.value, o.allowed, o.description, o.reason, o.changed_at, o.changed_by
+from fence.options o
+order by o.name""",
+    (),
+)
+_CONFIRM_LINEAGE = "select fence.confirm_lineage(%s::pg_catalog.int8)"
+
 _REVOKE = "select fence.revoke(%s::pg_catalog.text, %s::pg_catalog.text)"
 _ROLE = "select %s::pg_catalog.text::pg_catalog.regrole::pg_catalog.text"
 _ROLE_GRANTS = """\
@@ -133,6 +150,11 @@ def full_name(table: str) -> Statement:
 def revoke(resource: str, reason: str) -> Statement:
     """Ends a lease without its holder. One value: whether there was one to end."""
     return Statement(_REVOKE, (resource, reason))
+
+
+def confirm_lineage(floor: int | None) -> Statement:
+    """Begins a new lineage of tokens. One value: its floor."""
+    return Statement(_CONFIRM_LINEAGE, (floor,))
 
 
 def role_name(role: str) -> Statement:

@@ -14,9 +14,9 @@ begin
   perform fence._check_claim(p_resource, p_token, p_secret);
   perform fence._begin_lease_change(interval '30 seconds');
   select l.* into v_lease
-  from fence._lease l cross join fence._authority a
+  from fence._lease l
   where l.resource = p_resource
-    and fence._is_current(l.token, l.secret_hash, l.lineage = a.lineage, p_token::text, p_secret)
+    and fence._is_current(l.token, l.secret_hash, l.lineage = (select p.lineage from fence._present_lineage p), p_token::text, p_secret)
   for no key update of l;
   if not found then
     return false;

@@ -9,8 +9,8 @@ set lock_timeout = '1s'
 as $$
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
-    perform fence._raise('LF010', format('guards are changed at READ COMMITTED, not at %s', upper(current_setting('transaction_isolation'))),
-      'A snapshot taken before the lock would not see what somebody else did to the guard meanwhile.',
+    perform fence._raise('LF010', format('this is changed at READ COMMITTED, not at %s', upper(current_setting('transaction_isolation'))),
+      'A snapshot taken before the lock would not see what somebody else changed meanwhile.',
       'begin isolation level read committed;', p_table);
   end if;
   for v_try in 1 .. 5 loop
@@ -20,7 +20,7 @@ begin
     exception when lock_not_available then
       if v_try = 5 then
         perform fence._raise('55P03', format('could not lock %s', p_table),
-          'Transactions that write to the table stayed open through five tries of one second.',
+          'Transactions that use it stayed open through five tries of one second.',
           format('Try again; to see who holds it: select pid, query from pg_stat_activity where pid = any '
             || '(array(select pid from pg_locks where relation = %L::regclass and granted));', p_table), p_table);
       end if;

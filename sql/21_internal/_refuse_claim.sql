@@ -1,4 +1,4 @@
--- Raises what fence._verdict found (LF001, LF006), or LF002 for an expired lease, in words. The caller has locked the row.
+-- Raises what fence._verdict found (LF001, LF006, LF009), or LF002 for an expired lease, in words. The caller has locked the row.
 create function fence._refuse_claim(
   p_code text,
   p_resource text,
@@ -6,7 +6,7 @@ create function fence._refuse_claim(
   p_table oid default null
 ) returns void
 language plpgsql
-stable
+volatile
 as $$
 declare
   v_lease fence._lease;
@@ -28,6 +28,8 @@ begin
       when v_lease.entered is not null then pg_catalog.format('Token %s was for one transaction, which has ended.', p_token)
       else pg_catalog.format('Token %s was granted by an earlier lineage of the token authority.', p_token)
     end;
+  elsif p_code = 'LF009' then
+    perform fence._refuse_quarantined((select c.why from fence._identity_change() c), null, p_table);
   else
     v_message := pg_catalog.format('not the holder of %L', p_resource);
     v_detail := 'The token and the secret are not those of a lease that was granted.';

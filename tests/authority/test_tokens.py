@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from guards.scene import Lease, acquire, ask, check_refusal, expire, present, protect, release, renew, revoke, supersede
-from harness import Database, sqlstate
+from harness import Database, edit_authority, sqlstate
 from psycopg.types.json import Jsonb
 
 BIGGEST = 9223372036854775807
@@ -42,9 +42,7 @@ def test_the_clocks_part_of_a_token_runs_a_hundred_times_slower(db: Database, re
     """So that a lineage that began later lies above whatever an older one still grants."""
     ((before,),) = db.execute("select clock_timestamp()")
     for days in (1, 1000):
-        db.execute(
-            "update fence._authority set floor_at = floor_at - %s * interval '1 day'", (days,), user="fence_owner"
-        )
+        edit_authority(db.url("fence_owner"), f"floor_at = floor_at - {days} * interval '1 day'")
     (floor, floor_at), = db.execute("select floor, floor_at from fence._authority", user="fence_owner")  # fmt: skip
     token = acquire(db, "report:1").token
     elapsed = (before - floor_at).total_seconds() * 1_000_000
@@ -52,7 +50,7 @@ def test_the_clocks_part_of_a_token_runs_a_hundred_times_slower(db: Database, re
 
 
 def test_a_clock_behind_the_floor_gives_the_floor(db: Database, report: str) -> None:
-    db.execute("update fence._authority set floor_at = floor_at + interval '1 year'", user="fence_owner")
+    edit_authority(db.url("fence_owner"), "floor_at = floor_at + interval '1 year'")
     ((floor,),) = db.execute("select floor from fence._authority", user="fence_owner")
     first = acquire(db, "report:1")
     assert first.token == floor
@@ -196,9 +194,7 @@ def test_the_last_token_is_granted_and_then_it_says_so(db: Database, report: str
 
 @pytest.mark.parametrize("cast", ["smallint", "int", "bigint", "text"])
 def test_small_tokens_come_in_any_integer_type(db: Database, report: str, cast: str) -> None:
-    db.execute(
-        "update fence._authority set floor = 42, floor_at = clock_timestamp() + interval '1 day'", user="fence_owner"
-    )
+    edit_authority(db.url("fence_owner"), "floor = 42, floor_at = clock_timestamp() + interval '1 day'")
     lease = acquire(db, "report:1")
     assert lease.token == 42
     writer = db.connect("app")
@@ -212,7 +208,7 @@ def test_small_tokens_come_in_any_integer_type(db: Database, report: str, cast: 
 
 def test_a_lease_of_an_older_lineage_is_dead(db: Database, report: str, isolation: psycopg.IsolationLevel) -> None:
     lease = acquire(db, "report:1")
-    db.execute("update fence._authority set lineage = lineage + 1", user="fence_owner")
+    edit_authority(db.url("fence_owner"), "lineage = lineage + 1")
     writer = db.connect("app", isolation=isolation)
     with sqlstate("LF001"):
         present(writer, lease)

@@ -22,7 +22,7 @@ from guards.scene import (
     revoke,
     supersede,
 )
-from harness import Connection, Database, sqlstate
+from harness import Connection, Database, edit_authority, sqlstate
 
 import pyfence
 
@@ -71,7 +71,7 @@ def test_stale_token(db: Database, lease: Lease, cause: str, call: str) -> None:
     elif cause == "released":
         release(db, lease)
     elif cause == "earlier lineage":
-        db.execute("update fence._authority set lineage = lineage + 1", user="fence_owner")
+        edit_authority(db.url("fence_owner"), "lineage = lineage + 1")
     else:
         keeper = db.connect("app")
         present(keeper, lease)

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "pyfence"
 SQL = ROOT / "sql"
-ONE_OBJECT = ("20_functions", "21_internal", "40_views")
+ONE_OBJECT = ("20_functions", "21_internal", "35_internal_views", "40_views")
 PUBLIC = ("20_functions", "40_views")
 KINDS = ("function", "table", "view")
 

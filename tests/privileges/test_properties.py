@@ -8,14 +8,14 @@ from harness import SUPERUSER, Database, install
 
 #: The longest that a function waits for a lock of its own. `_guard_1` stands for what `protect` generates.
 BOUNDS = {
-    **dict.fromkeys(("acquire", "enter", "release", "renew", "renew_all", "revoke"), "2s"),
+    **dict.fromkeys(("acquire", "enter", "release", "renew", "renew_all", "revoke", "set_option"), "2s"),
     **dict.fromkeys(("present", "present_all", "_guard_1"), "5s"),
     "_lock_table": "1s",
 }
 #: Locks, writes, clocks and statements made at run time: nothing for the snapshot of the statement that calls.
 MOVING = re.compile(
     r"\b(?:insert into|update fence\.|delete from|for (?:no key )?update|for (?:key )?share"
-    r"|clock_timestamp|set_config|execute )"
+    r"|clock_timestamp|pg_current_wal_lsn|set_config|execute )"
 )
 #: They read and report, and do so as of the statement that asks.
 READERS = re.compile(r"^_?audit|^_trigger_faults$|^resource_for$|^_recorded_revision$")

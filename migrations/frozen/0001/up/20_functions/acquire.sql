@@ -3,8 +3,8 @@
 -- is over but a transaction of an old holder is still open. Not re-entrant. Call it in a transaction of its own.
 -- Waits for no holder. An expired lease whose row is held is closed by the same call, so that no later write of its holder
 -- passes and the next try gets in.
--- Locks, in order: the lease row FOR UPDATE SKIP LOCKED; where that is held, the row FOR NO KEY UPDATE SKIP LOCKED.
--- Codes: LF009 tokens exhausted, LF010 bad argument; 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
+-- Locks, in order: as fence._lineage; the lease row FOR UPDATE SKIP LOCKED; where that is held, the row FOR NO KEY UPDATE SKIP LOCKED.
+-- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument; 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
 create function fence.acquire(
   p_resource text,
   p_ttl interval default '30 seconds',
@@ -41,7 +41,7 @@ begin
   perform fence._begin_lease_change(p_ttl);
 
   loop
-    select a.lineage into strict v_lineage from fence._authority a;
+    v_lineage := fence._lineage();
     select l.* into v_lease from fence._lease l where l.resource = p_resource;
     if not found then
       insert into fence._lease as l (resource, token, secret_hash, owner, ttl, acquired_at, expires_at, lineage)

@@ -29,8 +29,7 @@ begin
     select q.ordinal, l.expires_at
     from asked q
     join fence._lease l on l.resource = q.resource
-    cross join fence._authority a
-    where fence._is_current(l.token, l.secret_hash, l.lineage = a.lineage, q.token::text, q.secret)
+    where fence._is_current(l.token, l.secret_hash, l.lineage = (select p.lineage from fence._present_lineage p), q.token::text, q.secret)
     order by l.resource
     for no key update of l skip locked
   ), judged as materialized (
@@ -39,11 +38,10 @@ begin
         when q.resource is null or q.token is null or q.secret is null then 'LF010'
         when l.resource is null then 'LF006'
         when k.ordinal is null then coalesce(
-          fence._verdict(l.token, l.secret_hash, l.lineage = a.lineage, q.token::text, q.secret), '55P03')
+          fence._verdict(l.token, l.secret_hash, l.lineage = (select p.lineage from fence._present_lineage p), q.token::text, q.secret), '55P03')
         when k.expires_at <= clock_timestamp() then 'LF002'
       end as code
     from asked q
-    cross join fence._authority a
     left join fence._lease l on l.resource = q.resource
     left join locked k on k.ordinal = q.ordinal
   ), renewed as (

@@ -1,5 +1,5 @@
 -- Why a claim is not the present one of its lease; null if it is. LF001: superseded, closed, or of an older lineage. LF006: not
--- the lease's secret, or a token that was never granted.
+-- the lease's secret, or a token that was never granted. LF009: the database has changed its identity, and an administrator has to confirm it.
 create function fence._verdict(
   p_lease_token bigint,
   p_lease_secret_hash bytea,
@@ -8,7 +8,7 @@ create function fence._verdict(
   p_claim_secret text
 ) returns text
 language plpgsql
-stable
+volatile
 as $$
 begin
   if fence._is_current(p_lease_token, p_lease_secret_hash, p_lineage_is_present, p_claim_token, p_claim_secret) then
@@ -22,6 +22,8 @@ begin
     return 'LF001';
   elsif p_lease_secret_hash <> pg_catalog.sha256(pg_catalog.convert_to(p_claim_secret, 'UTF8')) then
     return 'LF006';
+  elsif fence._waits_for_operator((select c.kind from fence._identity_change() c)) then
+    return 'LF009';
   end if;
   return 'LF001';
 end

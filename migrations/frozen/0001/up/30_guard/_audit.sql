@@ -18,5 +18,6 @@ begin
   return query select a.* from fence._audit_schema_rights() a;
   return query select a.* from fence._audit_prepared() a;
   return query select a.* from fence._audit_settings() a;
+  return query select a.* from fence._audit_authority() a;
 end
 $$;

@@ -1,10 +1,10 @@
--- The guard, and the one place where a claim is accepted: this transaction holds the newest token of p_resource, or an error
--- is raised. Three steps, in this order: lock the lease, compare, look at the clock. FOR KEY SHARE, because the token is a key
+-- The guard, and the one place where a claim is accepted: this transaction holds the newest token of p_resource, of this database's
+-- present lineage, or an error is raised. Three steps, in this order: lock the lease, compare, look at the clock. FOR KEY SHARE, because the token is a key
 -- column: a takeover waits for this transaction, a renewal does not, and a snapshot older than a takeover gets 40001.
 -- fence.present runs the same check early. p_expiry 'until_superseded' leaves the clock out. A null resource is a row whose
 -- key is null. Returns the ttl of the lease; bounds the transaction's idling by it where claims came with the connection, as present does.
 -- Locks: the lease row FOR KEY SHARE, until the transaction ends.
--- Codes: LF004 no claim at all, LF005 no claim on this resource or a null key, LF001, LF002, LF006 (fence._verdict); 40001 for a
+-- Codes: LF004 no claim at all, LF005 no claim on this resource or a null key, LF001, LF002, LF006, LF009 (fence._verdict); 40001 for a
 -- snapshot too old to decide.
 create function fence._check_lease(p_table oid, p_resource text, p_expiry text) returns interval
 language plpgsql
@@ -19,9 +19,10 @@ declare
   v_ttl interval;
 begin
   select l.token, l.secret_hash,
-    l.lineage = a.lineage and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null), l.expires_at, l.ttl
+    l.lineage = (select p.lineage from fence._present_lineage p)
+      and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null), l.expires_at, l.ttl
   into v_token, v_secret_hash, v_lineage_is_present, v_expires_at, v_ttl
-  from fence._lease l cross join fence._authority a
+  from fence._lease l
   where l.resource = p_resource
   for key share of l;
 

@@ -24,7 +24,7 @@ begin
     perform fence._refuse_unknown(p_resource, p_table);
   end if;
   v_code := fence._verdict(v_lease.token, v_lease.secret_hash,
-    v_lease.lineage = (select a.lineage from fence._authority a)
+    v_lease.lineage = (select p.lineage from fence._present_lineage p)
       and coalesce(v_lease.entered = pg_catalog.pg_current_xact_id_if_assigned(), v_lease.entered is null),
     v_token, v_secret);
   if v_code is not null then

@@ -1,0 +1,345 @@
+"""The authority knows whose it is. Another identity: nothing is granted or accepted under the old lineage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from cli.command import CommandLine
+from errors.reader import Reader
+from guards.scene import Lease, acquire, ask, check_refusal, expire, present, protect, release, supersede
+from harness import Database, edit_authority, sqlstate
+
+UPDATE = "update public.report set body = 'new'"
+DAY = 86_400_000_000
+
+#: Each way in which the row can tell that it is not where it was written. The last is a mere restart.
+FOREIGN = {
+    "timeline": "timeline = '0000002A'",
+    "database": "database_oid = 1",
+    "lease table": "lease_oid = 1",
+    "cluster": "system_identifier = 1, started_at = started_at - interval '1 h'",
+    "stamp": None,
+}
+RESTART = "started_at = started_at - interval '1 h'"
+
+
+@pytest.fixture
+def report(db: Database) -> str:
+    db.execute("create table public.report (id int primary key, body text)")
+    db.execute("insert into public.report values (1, 'old')")
+    protect(db, "public.report", "report:{id}")
+    return "public.report"
+
+
+@pytest.fixture
+def lease(db: Database, report: str) -> Lease:
+    return acquire(db, "report:1")
+
+
+def edit(db: Database, change: str | None) -> None:
+    if change is None:  # an edit that does not keep the seal, as a restored row has none
+        db.execute("update fence._authority set floor = floor", user="fence_owner")
+    else:
+        edit_authority(db.url("fence_owner"), change)
+
+
+def set_option(db: Database, name: str, value: str) -> None:
+    db.execute("select fence.set_option(%s, %s, 'test')", (name, value))
+
+
+def codes(db: Database, lease: Lease) -> list[str | None]:
+    """What present, renew and renew_all say to a lease."""
+    found: list[str | None] = []
+    connection = db.connect("app")
+
+    def attempt(*statements: tuple[str, tuple[Any, ...]]) -> None:
+        try:
+            for statement, parameters in statements:
+                connection.execute(statement, parameters)
+            found.append(None)
+        except psycopg.DatabaseError as error:
+            found.append(error.sqlstate)
+        connection.rollback()
+
+    attempt(("select fence.present(%s, %s, %s)", lease.parameters))
+    attempt(("select fence.renew(%s, %s, %s)", lease.parameters))
+    ((code,),) = db.execute(
+        "select code from fence.renew_all(%s, %s, %s, null)", ([lease.resource], [lease.token], [lease.secret]),
+        user="app",
+    )  # fmt: skip
+    return [*found, code]
+
+
+def lineages(db: Database) -> list[tuple[Any, ...]]:
+    return db.execute(
+        "select event, detail ->> 'kind', detail ->> 'why' from fence.history "
+        "where event in ('lineage', 'restart') order by id"
+    )
+
+
+@pytest.mark.parametrize("part", FOREIGN)
+def test_under_auto_a_holder_is_refused_before_anybody_acquires(db: Database, lease: Lease, part: str) -> None:
+    connection = db.connect("app")
+    present(connection, lease)  # open while it happens: it has the lock, and a successor will wait for it
+    edit(db, FOREIGN[part])
+    assert codes(db, lease) == ["LF001"] * 3
+    with sqlstate("LF001"):
+        connection.execute(UPDATE)
+    connection.rollback()
+    assert not release(db, lease)
+    assert db.execute("select state from fence.leases", user="monitor") == [("superseded lineage",)]
+    findings = db.execute("select severity, code from fence.audit() where object = 'fence._authority'")
+    assert findings == [("warning", "identity-changed")]
+    newer = acquire(db, "report:1")
+    ((now,),) = db.execute("select fence._clock_number(clock_timestamp())", user="fence_owner")
+    assert lease.token < newer.token
+    assert now - DAY < newer.token <= now
+    assert [event for event, _, _ in lineages(db)] == ["lineage"]
+    assert codes(db, lease) == ["LF001"] * 3
+    present(connection, newer)
+    assert connection.execute(UPDATE).rowcount == 1
+    connection.commit()
+    assert db.execute("select code from fence.audit() where object = 'fence._authority'") == []
+
+
+@pytest.mark.parametrize("part", FOREIGN)
+def test_under_confirm_nothing_moves_before_an_administrator_has_looked(db: Database, lease: Lease, part: str) -> None:
+    set_option(db, "lineage_policy", "confirm")
+    edit(db, FOREIGN[part])
+    assert codes(db, lease) == ["LF009"] * 3
+    for resource in ("report:1", "report:2"):
+        with sqlstate("LF009") as refused:
+            ask(db, resource)
+        check_refusal(refused.diag)
+    findings = db.execute("select severity, code from fence.audit() where object = 'fence._authority'")
+    assert findings == [("error", "authority-quarantined")]
+    assert lineages(db) == []
+    Reader(db, user="app_owner").follow(refused.diag.message_hint)
+    assert [row[:2] for row in lineages(db)] == [("lineage", "confirmed")]
+    assert codes(db, lease) == ["LF001"] * 3
+    assert acquire(db, "report:1").token > lease.token
+
+
+def test_a_restart_goes_on_and_is_recorded(db: Database, lease: Lease) -> None:
+    edit(db, RESTART)
+    assert codes(db, lease) == [None] * 3
+    assert db.execute("select code from fence.audit() where object = 'fence._authority'") == []
+    assert supersede(db, lease).token > lease.token
+    assert lineages(db) == [("restart", None, "the server was started again")]
+    acquire(db, "report:2")
+    assert len(lineages(db)) == 1
+
+
+def test_a_restart_that_has_to_be_confirmed(db: Database, lease: Lease) -> None:
+    """Strict: a restart may be a volume snapshot of yesterday."""
+    set_option(db, "on_restart", "confirm")
+    edit(db, RESTART)
+    assert codes(db, lease) == ["LF009"] * 3
+    with sqlstate("LF009") as refused:
+        ask(db, "report:2")
+    Reader(db, user="app_owner").follow(refused.diag.message_hint)
+    assert codes(db, lease) == ["LF001"] * 3
+    assert acquire(db, "report:1").token > lease.token
+
+
+def test_a_clock_behind_the_tokens_quarantines(db: Database, lease: Lease) -> None:
+    """As after a failover to a server whose clock is an hour late."""
+    edit(db, "floor = floor + 3600000000, floor_at = floor_at + interval '1 h', timeline = '0000002A'")
+    with sqlstate("LF009") as refused:
+        ask(db, "report:1")
+    check_refusal(refused.diag)
+    ((floor,),) = db.execute("select floor from fence._authority", user="fence_owner")
+    Reader(db, user="app_owner").follow(refused.diag.message_hint)
+    assert acquire(db, "report:1").token > floor
+
+
+def test_a_clock_behind_the_tokens_after_a_restart_quarantines(db: Database, lease: Lease) -> None:
+    """An hour back: 36 seconds of tokens, among them those of the last hour."""
+    edit(db, "floor = floor - 1000000, " + RESTART)
+    with sqlstate("LF009") as refused:
+        ask(db, "report:2")
+    assert codes(db, lease) == [None] * 3, "they are what the database remembers"
+    Reader(db, user="app_owner").follow(refused.diag.message_hint)
+    assert acquire(db, "report:1").token > lease.token
+
+
+def test_a_clock_that_steps_back_under_a_running_server_is_told_and_harms_nobody(db: Database, lease: Lease) -> None:
+    edit(db, "floor = floor - 1000000")
+    findings = db.execute("select severity, code from fence.audit() where object = 'fence._authority'")
+    assert findings == [("warning", "clock-behind")]
+    assert supersede(db, lease).token == lease.token + 1
+
+
+def test_a_used_up_resource_does_not_hold_up_a_new_lineage(db: Database, lease: Lease) -> None:
+    db.execute("update fence._lease set token = 9223372036854775807", user="fence_owner")
+    assert db.execute("select fence.confirm_lineage() < 9000000000000000") == [(True,)]
+
+
+def test_strict_replication_grants_nothing_without_a_standby(db: Database, lease: Lease) -> None:
+    set_option(db, "need_sync", "on")
+    with sqlstate("LF009") as refused:
+        ask(db, "report:2")
+    check_refusal(refused.diag)
+    assert codes(db, lease) == [None] * 3
+    Reader(db, user="app_owner").follow(refused.diag.message_hint)
+    acquire(db, "report:2")
+
+
+# -- the administrator's calls -----------------------------------------------------------------------------------------
+
+
+def test_confirming_without_need_begins_a_lineage_too(db: Database, lease: Lease) -> None:
+    ((floor,),) = db.execute("select fence.confirm_lineage()")
+    assert floor > lease.token
+    assert codes(db, lease) == ["LF001"] * 3
+    assert acquire(db, "report:1").token >= floor
+
+
+def test_a_floor_above_what_a_destination_remembers(db: Database, lease: Lease) -> None:
+    remembered = lease.token + 3_600_000_000
+    ((floor,),) = db.execute("select fence.raise_token_floor(%s, 'from the destination')", (remembered,))
+    assert floor == remembered + 1
+    assert codes(db, lease) == [None] * 3, "leases go on"
+    first = acquire(db, "report:2")
+    assert remembered < first.token < remembered + DAY
+    assert supersede(db, lease).token > remembered
+    ((lower,),) = db.execute("select fence.raise_token_floor(5, 'no step back')")
+    assert lower >= floor
+    detail = "select detail ->> 'asked', detail ->> 'reason' from fence.history where event = 'floor' order by id"
+    assert db.execute(detail) == [(str(remembered), "from the destination"), ("5", "no step back")]
+
+
+def test_a_floor_waits_for_grants_in_flight(db: Database, report: str) -> None:
+    acquirer = db.connect("app")
+    inflight = acquire(acquirer, "report:1")
+    admin = db.connect("app_owner", autocommit=True)
+    raising = db.start_blocked(admin, "select fence.raise_token_floor(%s, 'x')", (inflight.token + 10**9,), by=acquirer)
+    late = db.connect("app", autocommit=True)
+    asking = db.start_blocked(late, "select token from fence.acquire('report:2')", by=admin)
+    acquirer.commit()
+    (floor,) = raising.result(20).fetchone()  # type: ignore[misc]
+    assert inflight.token < floor
+    assert asking.result(20).fetchone()[0] >= floor  # type: ignore[index]
+
+
+def test_a_floor_is_not_waited_for_by_those_who_write(db: Database, lease: Lease) -> None:
+    writer = db.connect("app")
+    present(writer, lease)
+    writer.execute(UPDATE)
+    db.execute("select fence.raise_token_floor(%s, 'x')", (lease.token + 10,))
+    db.execute("select fence.confirm_lineage()")
+    writer.commit()
+    assert db.execute("select body from public.report") == [("new",)]
+
+
+def test_a_snapshot_older_than_a_floor_grants_nothing(db: Database, report: str) -> None:
+    old = db.connect("app", isolation=psycopg.IsolationLevel.REPEATABLE_READ)
+    old.execute("select 1 from public.report")
+    db.execute("select fence.raise_token_floor(%s, 'x')", (10**15,))
+    with sqlstate("40001"):
+        acquire(old, "report:1")
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("fence.raise_token_floor(null, 'x')", "Pass"),
+        ("fence.raise_token_floor(0, 'x')", "Pass"),
+        ("fence.raise_token_floor(9100000000000000000, 'x', true)", "Pass"),
+        ("fence.raise_token_floor(5, '')", "Say why"),
+        ("fence.raise_token_floor(5, null)", "Say why"),
+        ("fence.raise_token_floor(3000000000000000, 'x')", ", true);"),
+        ("fence.confirm_lineage(-1)", "Pass"),
+        ("fence.confirm_lineage(3000000000000000)", ", true);"),
+        ("fence.set_option('nonsense', 'on', 'x')", "fence.options"),
+        ("fence.set_option('need_sync', 'maybe', 'x')", "fence.options"),
+        ("fence.set_option('need_sync', null, 'x')", "fence.options"),
+        ("fence.set_option(null, 'on', 'x')", "fence.options"),
+        ("fence.set_option('need_sync', 'on', null)", "Say why"),
+    ],
+)
+def test_bad_arguments(db: Database, report: str, call: str, hint: str) -> None:
+    row = "select a.*, (select array_agg(o order by name) from fence._option o) from fence._authority a"
+    before = db.execute(row, user="fence_owner")
+    with sqlstate("LF010") as refused:
+        db.execute(f"select {call}")
+    check_refusal(refused.diag)
+    assert hint in refused.diag.message_hint
+    assert db.execute(row, user="fence_owner") == before
+    if ", true);" in hint:
+        Reader(db, user="app_owner").follow(refused.diag.message_hint)
+        assert acquire(db, "report:1").token >= 3000000000000000
+
+
+def test_options_say_what_they_are_and_who_changed_them(db: Database) -> None:
+    assert db.execute("select name, value from fence.options order by name", user="monitor") == [
+        ("lineage_policy", "auto"), ("need_sync", "off"), ("on_restart", "accept"),
+    ]  # fmt: skip
+    set_option(db, "on_restart", "confirm")
+    row = "select value, changed_by, reason from fence.options where name = 'on_restart'"
+    assert db.execute(row) == [("confirm", "app_owner", "test")]
+    assert db.execute("select detail ->> 'was' from fence.history where event = 'option'") == [("accept",)]
+
+
+@pytest.mark.parametrize("user", ["app", "monitor"])
+def test_only_administrators_change_the_authority(db: Database, user: str) -> None:
+    for call in ("confirm_lineage()", "raise_token_floor(5, 'x')", "set_option('need_sync', 'on', 'x')"):
+        with sqlstate("42501"):
+            db.execute(f"select fence.{call}", user=user)
+
+
+# -- the seal ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_seal_holds_in_a_savepoint_and_through_vacuum(db: Database, lease: Lease) -> None:
+    connection = db.connect("app_owner")
+    connection.execute("savepoint a")
+    connection.execute("select fence.raise_token_floor(5, 'x')")
+    connection.execute("release a")
+    connection.commit()
+    for statement in ("vacuum full fence._authority", "vacuum freeze fence._authority", "cluster fence._authority"):
+        db.execute(statement.replace("cluster fence._authority", "cluster fence._authority using _authority_pkey"),
+                   user="postgres")  # fmt: skip
+    assert codes(db, lease) == [None] * 3
+    edit(db, None)
+    assert codes(db, lease) == ["LF001"] * 3
+
+
+def test_a_copy_of_the_database_begins_a_lineage_of_its_own(db: Database, lease: Lease) -> None:
+    """Also under the old name: createdb -T, drop, rename."""
+    for connection in db._connections:  # a template has nobody connected to it
+        connection.close()
+    name = f"{db.name}_copy"
+    db.cluster.admin.execute(f"create database {name} template {db.name}")
+    db.cluster.admin.execute(f"alter database {db.name} rename to {name}_old")
+    db.cluster.admin.execute(f"alter database {name} rename to {db.name}")
+    try:
+        assert codes(db, lease) == ["LF001"] * 3
+        assert acquire(db, "report:1").token > lease.token
+    finally:
+        db.cluster.admin.execute(f"drop database {name}_old with (force)")
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_shows_the_authority_and_ends_a_quarantine(db: Database, lease: Lease) -> None:
+    admin, monitor = CommandLine(db.url("app_owner")), CommandLine(db.url("monitor"))
+    shown = monitor("authority", "--json").json
+    assert shown["authority"]["state"] == "issuing"
+    assert shown["authority"]["timeline"] == shown["authority"]["present_timeline"]
+    assert [option["name"] for option in shown["options"]] == ["lineage_policy", "need_sync", "on_restart"]
+    set_option(db, "lineage_policy", "confirm")
+    edit(db, FOREIGN["timeline"])
+    shown = monitor("authority", "--json", code=1).json
+    assert shown["authority"]["state"] == "quarantined"
+    text = monitor("authority", code=1).out
+    assert "timeline 2A became 1" in text
+    assert "select fence.confirm_lineage();" in text
+    assert monitor("confirm-lineage", "--json", code=1).error["code"] == "42501"
+    floor = admin("confirm-lineage", "--json").json["floor"]
+    assert monitor("authority", "--json").json["authority"]["floor"] == floor
+    expire(db, "report:1")
+    assert acquire(db, "report:1").token >= floor
