@@ -151,9 +151,10 @@ class Child:
             # The shell that started this process looks at this process: stop as well. Whoever continues it sends
             # SIGCONT, which is passed on like any other signal, unless the lease has run out meanwhile.
             borrowed = self._take_back()
-            old = signal.signal(number, signal.SIG_DFL)
+            old = signal.signal(number, signal.SIG_IGN)
             if borrowed:
-                os.kill(0, number)  # as the terminal would have: to the whole job, such as a pipeline
+                os.kill(0, number)  # as the terminal would have: to the rest of the job, such as a pipeline
+            signal.signal(number, signal.SIG_DFL)
             signal.pthread_kill(threading.get_ident(), number)
             signal.signal(number, old)
             if borrowed:
