@@ -122,6 +122,6 @@ class Application:
             text = str(found).partition("detected: ")[2]  # Alembic 1.14 has nothing else
             try:
                 return list(ast.literal_eval(text))
-            except ValueError:
-                return [(kind,) for kind in re.findall(r"\('(\w+)', ", text)]
+            except (ValueError, SyntaxError):
+                return [(kind,) for kind in re.findall(r"\('((?:add|remove|modify)_\w+)', ", text)]
         return []

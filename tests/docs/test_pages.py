@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from harness import Database
+from harness import SUPERUSER, Database
 from psycopg.conninfo import conninfo_to_dict
 
 PAGES = Path(__file__).parents[2] / "docs" / "developer"
@@ -94,3 +95,15 @@ def test_alembic(empty_db: Database, tmp_path: Path) -> None:
     (tmp_path / "migrations" / "versions" / "second.py").write_text(head + body)
     alembic("upgrade", "heads")
     assert empty_db.execute("select from fence.protected_tables", user="fence_owner") == []
+
+
+def test_pytest(empty_db: Database, tmp_path: Path) -> None:
+    """The page's conftest.py and test module."""
+    conftest, tests = listed("pytest.md", "python")
+    (tmp_path / "conftest.py").write_text(with_url(empty_db, conftest).replace("app@", f"{SUPERUSER}@", 1))
+    (tmp_path / "test_report.py").write_text(tests)
+    known = entry_points(group="pytest11", name="pyfence")
+    plugin = [] if known else ["-p", "pyfence._pytest_plugin"]  # an environment of before the entry point
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

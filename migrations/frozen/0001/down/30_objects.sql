@@ -108,6 +108,7 @@ drop function
   fence._audit_strays,
   fence._audit_surroundings,
   fence._audit_table_rights,
+  fence._audit_testing,
   fence._audit_triggers,
   fence._check_choice,
   fence._check_lease,

@@ -19,5 +19,6 @@ begin
   return query select a.* from fence._audit_prepared() a;
   return query select a.* from fence._audit_settings() a;
   return query select a.* from fence._audit_authority() a;
+  return query select a.* from fence._audit_testing() a;
 end
 $$;
