@@ -45,11 +45,14 @@ conn.cursor().execute("{WRITE}")
 conn.commit()
 """
 _ASYNCPG = f"""
-import asyncio, asyncpg, os
+import asyncio, asyncpg, os, sys
 async def main():
     conn = await asyncpg.connect(OPTIONS)
     await conn.execute("{WRITE}")
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except asyncpg.PostgresError as exc:
+    sys.exit(exc.sqlstate)
 """
 _PG8000 = f"""
 import os, pg8000.native
