@@ -126,3 +126,16 @@ def test_every_guard_fires_in_replica_sessions_too(db: Database) -> None:
     }
     off = [row for row in states if row[2] != "A" and not (row[2] == "D" and row[1].startswith("0_fence_row"))]
     assert off == []
+
+
+def test_pyfences_own_tables_are_guarded_against_every_kind_of_write(db: Database) -> None:
+    """Before insert, update, delete and truncate, for the statement; and a row's token cannot go down."""
+    found = db.execute(
+        "select t.tgrelid::regclass::text, t.tgname::text, t.tgtype from pg_trigger t"
+        " join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'fence'::regnamespace and not t.tgisinternal",
+        user="fence_owner",
+    )
+    guards = {table: kind for table, name, kind in found if name == "own_tables_guard"}
+    assert set(guards) >= {"fence._authority", "fence._lease", "fence._guard", "fence._accepted", "fence._history"}
+    assert set(guards.values()) == {2 + 4 + 8 + 16 + 32}
+    assert [(table, kind) for table, name, kind in found if name == "token_only_grows"] == [("fence._lease", 1 + 16)]
