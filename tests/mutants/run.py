@@ -81,15 +81,20 @@ KILLED, SURVIVED, UNFINISHED, STILLBORN = "killed", "survived", "unfinished", "d
 PASSED, FAILED, NOT_INSTALLED = 0, 1, 3
 
 
+def file_of(test: str) -> str:
+    """The test's file, as FIRST names it."""
+    return test.split("::")[0].removeprefix("tests/")
+
+
 def tests_for(mutant: Mutant, reach: Reach, tests: list[str]) -> list[str]:
     """Those of the tests that can notice a mutant, the most telling first: by file as FIRST says, then the fastest."""
     wanted = [name for pattern, names in FIRST if re.search(pattern, mutant.description) for name in names]
-    able = reach.tests_of(Path(mutant.path).stem, tests)
+    able = set(reach.tests_of(Path(mutant.path).stem, tests)) | {test for test in tests if file_of(test) in wanted}
     few = samples(able)
 
     def rank(test: str) -> tuple[bool, int, float]:
         """Samples first; of those, files that FIRST names; then by time, a third of it in folders that FIRST names."""
-        path = test.split("::")[0].removeprefix("tests/")
+        path = file_of(test)
         place = wanted.index(path) if path in wanted else len(wanted)
         return test not in few, place, reach.time_of(test) * (1 if path.split("/")[0] in wanted else 3)
 
