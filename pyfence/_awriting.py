@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from pyfence import _statements
+from pyfence import _statements, _telemetry
 from pyfence._aconnect import AsyncConnection, AsyncSource
 from pyfence._backend import Backend
 from pyfence._calls import Unreplicated
@@ -100,7 +100,8 @@ async def transaction(
     """A transaction on a connection of the source, with the claims presented: committed at the end of the block."""
     statement = _statements.present(claims)
     level = isolation_level(isolation)
-    with translated(resource=only(claims)):
+    resources = [claim.resource for claim in claims]
+    with _telemetry.span("pyfence.transaction", *resources), translated(resource=only(claims)):
         async with (
             backend.source.work(backend.timeout) as conn,
             # Autocommit, so that the only begin is ours: else the driver sends its own, in a round trip of its own.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import psycopg
 
-from pyfence import _statements
+from pyfence import _statements, _telemetry
 from pyfence._backend import Backend, S
 from pyfence._clock import Waiting, now
 from pyfence._state import LeaseState
-from pyfence.errors import FenceError, OutcomeUnknown
+from pyfence.errors import FenceError, OutcomeUnknown, SchemaMismatch
 from pyfence.types import Holder, Seconds, checked_text, default_owner, seconds, ttl_seconds
 
 TRANSIENT = (psycopg.OperationalError, OutcomeUnknown)
@@ -35,13 +35,26 @@ class Request:
         sent = now()
         length = backend.timeout if timeout is None else timeout
         rows = backend.calls.run(self._statement, timeout=length, resource=self.resource)
+        if not rows:
+            raise self._mismatch(backend, length)
         answer = _statements.granted(rows[0])
         if isinstance(answer, Holder):
             self._holder = answer
             return None
+        _telemetry.granted()
         state = LeaseState(answer, ttl=self._ttl, sent=sent)
         state.watch(backend.timekeeper)
         return state
+
+    def _mismatch(self, backend: Backend[S], timeout: float) -> SchemaMismatch:
+        """The statement asks for nothing where the schema is older than this client."""
+        ((found,),) = backend.calls.run(_statements.SCHEMA_VERSION, timeout=timeout, resource=self.resource)
+        return SchemaMismatch(
+            f"schema version {found}, and this version of pyfence needs {_statements.NEEDED_SCHEMA} or newer",
+            detail="No lease was asked for. Guards go on as they were.",
+            hint="Run: pyfence migrate up",
+            resource=self.resource,
+        )
 
     def give_back(self, backend: Backend[S], state: LeaseState) -> None:
         """Releases, blocking, a lease that was granted to somebody who has stopped asking meanwhile."""

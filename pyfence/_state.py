@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import psycopg
 
+from pyfence import _telemetry
 from pyfence._clock import Alarm, Timekeeper, now
 from pyfence.errors import LeaseLost, LossReason
 from pyfence.types import Claim, Grant
@@ -139,6 +140,7 @@ class LeaseState:
         """
         with self._lock:
             self._sent, self._deadline, self._expires_at = sent, sent + ttl, expires_at
+        _telemetry.renewed()
 
     def lose(self, reason: LossReason) -> None:
         """Marks the lease as lost, once and for good, and tells whoever asked to be told."""
@@ -153,6 +155,7 @@ class LeaseState:
             self.wake()
         if reason == "released":
             return
+        _telemetry.lost(reason)
         log.warning("lease %r, token %d, %s", self.resource, self.token, _LOST[reason][0])
         if tell is not None:
             self._tell(tell)

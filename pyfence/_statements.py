@@ -34,10 +34,17 @@ class Statement:
 BEGIN = Statement("begin isolation level read committed", ())
 COMMIT = Statement("commit", ())
 
-_ACQUIRE = """\
+NEEDED_SCHEMA = "0001"
+"""The oldest revision of the schema that this client works with. Newer ones keep the functions it calls."""
+
+SCHEMA_VERSION = Statement("select fence.schema_version()", ())
+
+# The condition names no column: where it is false the executor never starts the call, and there is no row.
+_ACQUIRE = f"""\
 select granted, resource, token, secret, owner, expires_at, reason, retry_in
 from fence.acquire(
-  %s::pg_catalog.text, pg_catalog.make_interval(secs => %s::pg_catalog.float8), %s::pg_catalog.text)"""
+  %s::pg_catalog.text, pg_catalog.make_interval(secs => %s::pg_catalog.float8), %s::pg_catalog.text)
+where fence.schema_version() collate "C" >= '{NEEDED_SCHEMA}'"""
 _RENEW = """\
 select fence.renew(%s::pg_catalog.text, %s::pg_catalog.int8, %s::pg_catalog.text,
   pg_catalog.make_interval(secs => %s::pg_catalog.float8))"""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from pyfence import _statements
+from pyfence import _statements, _telemetry
 from pyfence._backend import Backend, S
 from pyfence._calls import Unreplicated, Watch, execute, pipelined
 from pyfence._clock import now
@@ -116,6 +116,7 @@ def transaction(
     """A transaction on a connection of the source, with the claims presented: committed at the end of the block."""
     statement = _statements.present(claims)
     with (
+        _telemetry.span("pyfence.transaction", *(claim.resource for claim in claims)),
         translated(resource=only(claims)),
         backend.source.work(backend.timeout) as conn,
         # Autocommit, so that the only begin is ours: else the driver sends its own, in a round trip of its own.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from pyfence import _awriting
+from pyfence import _awriting, _telemetry
 from pyfence._aconnect import AsyncSource, async_source_of
 from pyfence._base import BaseFence, not_released, note_loss, raise_loss
 from pyfence._request import TRANSIENT, Request
@@ -70,18 +70,19 @@ class AsyncFence(BaseFence[AsyncSource]):
         """
         self._after_fork()
         request = Request(resource, ttl, owner, wait)
-        while True:
-            try:
-                state = await self._ask(request)
-            except TRANSIENT as exc:
-                pause = request.pause_after(exc)
-            else:
-                if state is not None:
-                    return AsyncLease(self._backend, state, forget=self._renewer.remove, threads=self._threads)
-                pause = request.pause()
-            await asyncio.sleep(pause)  # never more than a second
-            if self._closing.is_set():
-                raise request.closed()
+        with _telemetry.span("pyfence.acquire", request.resource):
+            while True:
+                try:
+                    state = await self._ask(request)
+                except TRANSIENT as exc:
+                    pause = request.pause_after(exc)
+                else:
+                    if state is not None:
+                        return AsyncLease(self._backend, state, forget=self._renewer.remove, threads=self._threads)
+                    pause = request.pause()
+                await asyncio.sleep(pause)  # never more than a second
+                if self._closing.is_set():
+                    raise request.closed()
 
     async def _ask(self, request: Request) -> LeaseState | None:
         backend = self._backend

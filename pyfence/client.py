@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from pyfence import _writing
+from pyfence import _telemetry, _writing
 from pyfence._base import BaseFence, not_released, note_loss, raise_loss
 from pyfence._connect import Source, source_of
 from pyfence._request import TRANSIENT, Request
@@ -60,17 +60,18 @@ class Fence(BaseFence[Source]):
         """
         self._after_fork()
         request = Request(resource, ttl, owner, wait)
-        while True:
-            try:
-                state = request.ask(self._backend)
-            except TRANSIENT as exc:
-                pause = request.pause_after(exc)
-            else:
-                if state is not None:
-                    return Lease(self._backend, state, forget=self._renewer.remove)
-                pause = request.pause()
-            if self._closing.wait(pause):
-                raise request.closed()
+        with _telemetry.span("pyfence.acquire", request.resource):
+            while True:
+                try:
+                    state = request.ask(self._backend)
+                except TRANSIENT as exc:
+                    pause = request.pause_after(exc)
+                else:
+                    if state is not None:
+                        return Lease(self._backend, state, forget=self._renewer.remove)
+                    pause = request.pause()
+                if self._closing.wait(pause):
+                    raise request.closed()
 
     @contextmanager
     def lease(

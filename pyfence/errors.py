@@ -15,6 +15,8 @@ from typing import ClassVar, Literal, Protocol
 
 import psycopg
 
+from pyfence import _telemetry
+
 
 class FenceError(Exception):
     """Base of everything that pyfence raises.
@@ -253,4 +255,5 @@ def translated(*, resource: str | None = None) -> Iterator[None]:
         error = from_driver(exc, resource=resource)
         if error is None:
             raise
+        _telemetry.refused(error.sqlstate or "unknown")
         raise error from exc

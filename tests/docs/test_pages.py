@@ -36,8 +36,9 @@ def with_url(db: Database, code: str) -> str:
 
 def run(db: Database, page: str) -> None:
     """The page's SQL as the tables' owner, then its Python as the application."""
-    with db.connect("app_owner", search_path="public") as owner:
-        owner.execute(blocks(page, "sql").encode())
+    if statements := blocks(page, "sql"):
+        with db.connect("app_owner", search_path="public") as owner:
+            owner.execute(statements.encode())
     subprocess.run([sys.executable, "-c", with_url(db, blocks(page, "python"))], check=True, timeout=60)
 
 
@@ -107,3 +108,7 @@ def test_pytest(empty_db: Database, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_telemetry(db: Database) -> None:
+    run(db, "telemetry.md")

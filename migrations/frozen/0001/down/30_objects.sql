@@ -3,6 +3,7 @@ drop view
   fence._present_lineage,
   fence.history,
   fence.leases,
+  fence.metrics,
   fence.options,
   fence.protected_tables;
 drop function
