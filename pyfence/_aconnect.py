@@ -20,6 +20,7 @@ from pyfence._connect import (
     Connection,
     IdleConnections,
     close_quietly,
+    dropped_where_read_only,
     made_own,
     missing_settings,
     plain_url,
@@ -94,7 +95,8 @@ class AsyncUrlSource:
     async def work(self, timeout: float) -> AsyncIterator[AsyncConnection]:
         conn = self._idle.take() or await self._open_work(timeout)
         try:
-            yield conn
+            with dropped_where_read_only(conn):
+                yield conn
         finally:
             self._idle.give(conn)
 
@@ -142,7 +144,8 @@ class AsyncPoolSource:
     async def work(self, timeout: float) -> AsyncIterator[AsyncConnection]:
         conn = await self._pool.getconn()
         try:
-            yield conn
+            with dropped_where_read_only(conn):
+                yield conn
         finally:
             end_unless_idle(conn)
             await undisturbed(self._pool.putconn(conn))
@@ -175,7 +178,8 @@ class AsyncEngineSource:
         async with self._engine.connect() as sa:
             conn: Any = (await sa.get_raw_connection()).driver_connection
             try:
-                yield conn
+                with dropped_where_read_only(conn):
+                    yield conn
             finally:
                 end_unless_idle(conn)
                 if conn.closed:

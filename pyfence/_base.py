@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Generic
+from typing import Generic, NoReturn
 
 from pyfence._backend import Backend, S
 from pyfence._clock import now
@@ -62,6 +62,9 @@ class BaseFence(Generic[S]):
             if isinstance(lease, HeldLease):
                 lease._state.raise_if_over()
         return claims_of(leases)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} cannot be pickled: make one in each process")
 
     def _close(self) -> None:
         self._after_fork()

@@ -175,30 +175,44 @@ class Calls:
         if not self._turns.acquire(timeout=timeout):
             raise psycopg.errors.ConnectionTimeout("nothing was sent: earlier calls have not been answered yet")
         try:
-            conn = self._take() or self._idle.take_or_open(self._open, deadline)
-            try:
-                with translated(resource=resource), Watch(conn, self._timekeeper, deadline, cancel=cancel):
-                    rows = _exchange(conn, statement)
-            except BaseException as exc:
-                self._put_back(conn, exc)
-                if _schema_is_missing(exc):
-                    raise SchemaMismatch(
-                        "this database has no pyfence schema, or an older one",
-                        hint="Run: pyfence migrate up",
-                        resource=resource,
-                    ) from exc
-                raise
-            self._idle.give(conn)
-            return rows
+            while True:
+                used = self._take()
+                conn = used or self._idle.take_or_open(self._open, deadline)
+                try:
+                    with translated(resource=resource), Watch(conn, self._timekeeper, deadline, cancel=cancel):
+                        rows = _exchange(conn, statement)
+                except psycopg.errors.ReadOnlySqlTransaction:
+                    # Nothing has happened. Where the connection is an old one, a new one may lead to another server.
+                    close_quietly(conn)
+                    self._forget_idle()
+                    if used is None:
+                        raise
+                except BaseException as exc:
+                    self._put_back(conn, exc)
+                    if _schema_is_missing(exc):
+                        raise SchemaMismatch(
+                            "this database has no pyfence schema, or an older one",
+                            hint="Run: pyfence migrate up",
+                            resource=resource,
+                        ) from exc
+                    raise
+                else:
+                    self._idle.give(conn)
+                    return rows
         finally:
             self._turns.release()
 
     def _take(self) -> Connection | None:
         return self._idle.take() or (None if self._spare is None else self._spare._idle.take())
 
+    def _forget_idle(self) -> None:
+        self._idle.clear()
+        if self._spare is not None:
+            self._spare._idle.clear()
+
     def _put_back(self, conn: Connection, exc: BaseException) -> None:
-        # After a refusal the connection is as good as before. After anything else (a lost connection, a server that
-        # has become read-only, an interrupt) the next call gets a fresh one.
+        # After a refusal the connection is as good as before. After anything else (a lost connection, an interrupt)
+        # the next call gets a fresh one.
         refused = isinstance(exc, Exception) and isinstance(exc.__cause__, psycopg.Error)
         if refused and conn.info.transaction_status == TransactionStatus.IDLE:
             self._idle.give(conn)

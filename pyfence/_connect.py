@@ -38,6 +38,9 @@ _DEFAULTS: dict[str, str | int] = {
     "tcp_user_timeout": 15000,
     "fallback_application_name": "pyfence",
 }
+# With several hosts: the one that takes writes, and on to the next one well within a lease's ttl.
+_DEFAULTS_OF_MANY: dict[str, str | int] = {"target_session_attrs": "read-write", "connect_timeout": 3}
+_OF_ENVIRONMENT = {"connect_timeout": "PGCONNECT_TIMEOUT", "target_session_attrs": "PGTARGETSESSIONATTRS"}
 _DRIVER_PREFIXES = ("postgresql+psycopg://", "postgres+psycopg://")
 
 
@@ -101,14 +104,26 @@ def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def missing_settings(settings: Mapping[str, object]) -> dict[str, Any]:
-    """The client's timeouts where neither `settings` nor PGCONNECT_TIMEOUT sets any."""
-    defaults = {name: value for name, value in _DEFAULTS.items() if name not in settings}
-    if "PGCONNECT_TIMEOUT" in os.environ:
-        defaults.pop("connect_timeout", None)
+    """The client's defaults where neither `settings` nor libpq's environment variables say anything."""
+    hosts = settings.get("host") or settings.get("hostaddr") or os.environ.get("PGHOST", "")
+    defaults = {**_DEFAULTS, **(_DEFAULTS_OF_MANY if "," in str(hosts) else {})}
+    given = {name for name, variable in _OF_ENVIRONMENT.items() if variable in os.environ}.union(settings)
     if "keepalives" in settings:
-        for name in ("keepalives_idle", "keepalives_interval", "keepalives_count"):
-            defaults.pop(name, None)
-    return defaults
+        given |= {"keepalives_idle", "keepalives_interval", "keepalives_count"}
+    return {name: value for name, value in defaults.items() if name not in given}
+
+
+@contextmanager
+def dropped_where_read_only(conn: AnyConnection) -> Iterator[None]:
+    """Ends a connection to a server that takes no writes (any more), so that the next one may lead elsewhere.
+
+    A server that shuts down ends its connections itself.
+    """
+    try:
+        yield
+    except psycopg.errors.ReadOnlySqlTransaction:
+        conn.pgconn.finish()
+        raise
 
 
 def is_usable(conn: AnyConnection) -> bool:
@@ -200,13 +215,19 @@ class IdleConnections(Generic[C]):
                     return
         conn.pgconn.finish()
 
-    def close(self) -> None:
+    def clear(self) -> None:
+        """Closes what is idle."""
         with self._changed:
-            self._closed = True
             idle, self._idle = self._idle, []
-            self._changed.notify_all()
         for conn in idle:
             conn.pgconn.finish()
+
+    def close(self) -> None:
+        """The same, and nothing is taken or given any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self.clear()
 
 
 class UrlSource:
@@ -227,7 +248,8 @@ class UrlSource:
     def work(self, timeout: float) -> Iterator[Connection]:
         conn = self._idle.take_or_open(self._open_work, now() + timeout)
         try:
-            yield conn
+            with dropped_where_read_only(conn):
+                yield conn
         finally:
             self._idle.give(conn)
 
@@ -262,7 +284,8 @@ class PoolSource:
     def work(self, timeout: float) -> Iterator[Connection]:
         conn = self._pool.getconn()
         try:
-            yield conn
+            with dropped_where_read_only(conn):
+                yield conn
         finally:
             self._pool.putconn(conn)
 
@@ -289,7 +312,8 @@ class EngineSource:
         fairy = self._engine.raw_connection()
         conn: Any = fairy.driver_connection
         try:
-            yield conn
+            with dropped_where_read_only(conn):
+                yield conn
         finally:
             if conn.closed:
                 fairy.invalidate()

@@ -11,8 +11,8 @@ from pyfence._state import LeaseState
 from pyfence.errors import FenceError, OutcomeUnknown, SchemaMismatch
 from pyfence.types import Holder, Seconds, checked_text, default_owner, seconds, ttl_seconds
 
-TRANSIENT = (psycopg.OperationalError, OutcomeUnknown)
-"""Failures that a waiting acquire survives once the database has answered it."""
+TRANSIENT = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction, OutcomeUnknown)
+"""Failures that a waiting acquire survives once the database has answered it: of the server and the network."""
 
 
 class Request:
