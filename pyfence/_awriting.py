@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 from pyfence import _statements, _telemetry
 from pyfence._aconnect import AsyncConnection, AsyncSource
 from pyfence._backend import Backend
-from pyfence._calls import Unreplicated
+from pyfence._calls import Unreplicated, end_with_sync
 from pyfence._statements import Row, Statement
 from pyfence._writing import (
     Holding,
@@ -136,8 +136,15 @@ async def _execute(conn: AsyncConnection, statement: Statement) -> psycopg.Async
     return await cursor.execute(statement.sql, statement.params, prepare=False)
 
 
-def _pipelined(conn: AsyncConnection) -> AbstractAsyncContextManager[object]:
-    return conn.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
+@asynccontextmanager
+async def _pipelined(conn: AsyncConnection) -> AsyncIterator[None]:
+    """See `pyfence._calls.pipelined`."""
+    if psycopg.AsyncPipeline.is_supported():
+        async with conn.pipeline() as pipeline:
+            end_with_sync(pipeline)
+            yield
+    else:
+        yield
 
 
 async def _joined(conn: Any) -> AsyncConnection:

@@ -10,10 +10,9 @@ import asyncio
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
-from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -103,9 +102,32 @@ def execute(conn: Connection, statement: Statement) -> psycopg.Cursor[Row]:
     return psycopg.Cursor(conn, row_factory=tuple_row).execute(statement.sql, statement.params, prepare=False)
 
 
-def pipelined(conn: Connection) -> Any:
+@contextmanager
+def pipelined(conn: Connection) -> Iterator[None]:
     """One round trip for the block's statements where libpq is new enough (14), else one each."""
-    return conn.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
+    if psycopg.Pipeline.is_supported():
+        with conn.pipeline() as pipeline:
+            end_with_sync(pipeline)
+            yield
+    else:
+        yield
+
+
+def end_with_sync(pipeline: psycopg.Pipeline | psycopg.AsyncPipeline) -> None:
+    """Makes a Sync the last message that the pipeline sends.
+
+    psycopg (3.3) adds a Flush, which is no statement, but makes the server stop its clock of an idle session: whoever
+    freezes right after a pipelined `present` would stand in a successor's way for ever.
+    """
+
+    def exit_gen() -> Generator[int, int, None]:
+        try:
+            pipeline._enqueue_sync()
+            yield from pipeline._communicate_gen()
+        finally:
+            yield from pipeline._fetch_gen(flush=False)
+
+    pipeline._exit_gen = exit_gen  # type: ignore[method-assign,assignment]
 
 
 class Unreplicated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -270,6 +271,20 @@ def commit_waits(db: Database) -> bool:
 
 def test_a_cancelled_wait_for_a_standby_is_an_unknown_outcome(db: Database, report: str) -> None:
     admin = db.cluster.admin
+
+    def transaction() -> None:
+        with lease.transaction() as conn:
+            conn.execute("update public.report set body = 'z' where id = 1")
+
+    async def awaited() -> None:
+        """The same over the async client."""
+        async with pyfence.AsyncFence(db.url("app"), timeout=0.4) as fence:
+            with pytest.raises(pyfence.OutcomeUnknown, match="replicated"):
+                await fence.acquire("report:3")
+            with pytest.raises(pyfence.OutcomeUnknown, match="replicated"):
+                async with fence.transaction(lease.claim) as conn:
+                    await conn.execute("update public.report set body = 'y' where id = 1")
+
     with pyfence.Fence(db.url("app"), timeout=0.4) as fence:
         lease = fence.acquire("report:1", ttl=60)
         lease.fenced_update(report, {"id": 1}, {"body": "x"})
@@ -281,10 +296,13 @@ def test_a_cancelled_wait_for_a_standby_is_an_unknown_outcome(db: Database, repo
                 lambda: fence.acquire("report:2"),
                 lambda: lease.fenced_update(report, {"id": 1}, {"body": "y"}),
                 lease.renew,
+                transaction,
             ):
                 with pytest.raises(pyfence.OutcomeUnknown) as caught:
                     call()
                 assert "replicated" in str(caught.value)
+            asyncio.run(awaited())
+            assert not fence._renewer._held
         finally:
             admin.execute("alter system reset synchronous_standby_names")
             admin.execute("select pg_reload_conf()")
