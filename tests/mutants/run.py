@@ -26,7 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import psycopg
@@ -88,17 +88,31 @@ def file_of(test: str) -> str:
     return test.split("::")[0].removeprefix("tests/")
 
 
+@cache
+def callers(function: str) -> tuple[str, ...]:
+    """A function and those that call it themselves."""
+    files = _resources.sql_dir().rglob("*.sql")
+    return (function, *(file.stem for file in files if f"fence.{function}(" in file.read_text("utf-8")))
+
+
 def tests_for(mutant: Mutant, reach: Reach, tests: list[str]) -> list[str]:
     """Those of the tests that can notice a mutant, the most telling first: by file as FIRST says, then the fastest."""
     wanted = [name for pattern, names in FIRST if re.search(pattern, mutant.description) for name in names]
-    able = set(reach.tests_of(Path(mutant.path).stem, tests)) | {test for test in tests if file_of(test) in wanted}
+    function = Path(mutant.path).stem
+    calls = re.compile(rf"\[.*\b(?:{'|'.join(callers(function))})\b")  # in a test's parameters
+    able = {*reach.tests_of(function, tests), *(t for t in tests if file_of(t) in wanted or calls.search(t))}
     few = samples(able)
 
     def rank(test: str) -> tuple[bool, bool, float]:
         """Samples first, the catalog's where it tells; then by time, less of it in folders and files of FIRST."""
         path = file_of(test)
-        weight = 0.1 if path in wanted else 0.3 if path.split("/")[0] in wanted else 1
-        return test not in few, path != CATALOG or path not in wanted, weight * max(reach.time_of(test), 0.05)
+        calling = calls.search(test) is not None
+        weight = 0 if calling else 0.1 if path in wanted else 0.3 if path.split("/")[0] in wanted else 1
+        return (
+            not calling and test not in few,
+            path != CATALOG or path not in wanted,
+            weight * max(reach.time_of(test), 0.05),
+        )
 
     return sorted(able, key=rank)
 
