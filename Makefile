@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress drivers
+.PHONY: demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress drivers test-ha
 
 demo test test-matrix test-oldest mutants lint bench setup freeze:
 	$(PYTHON) dev.py $@ $(ARGS)
@@ -17,6 +17,10 @@ stress:
 # Programs and drivers under `pyfence run`: those that are installed, see tests/run/test_run_drivers.py.
 drivers:
 	$(PYTHON) dev.py test -m drivers -n0 $(ARGS)
+
+# Real clusters: crashes, failovers, restores, on every major version that is there, and three nodes under Patroni.
+test-ha:
+	$(PYTHON) dev.py test-ha $(ARGS)
 
 # What continuous integration runs.
 check:

@@ -5,6 +5,7 @@
     test [pytest options]   run the tests
     test-matrix [options]   run them on PostgreSQL 14, 15, 16, 17 and 18
     test-oldest [options]   run those of SQLAlchemy and Alembic with the oldest versions that pyfence accepts
+    test-ha [options]       run crashes, failovers and restores of real clusters, and three nodes under Patroni
     mutants [options]       take one thing at a time out of sql/ and see whether a test notices
     lint                    style, strict types and layer rules
     bench [options]         guarded against unguarded writes, side by side
@@ -42,6 +43,7 @@ EXTRAS = {
     "test": {"embedded", "test"},
     "test-matrix": {"embedded", "test"},
     "test-oldest": {"embedded", "test"},
+    "test-ha": {"embedded", "test", "ha"},
     "mutants": {"embedded", "test"},
     "lint": {"embedded", "test", "lint"},
     "setup": {"embedded", "test", "lint"},
@@ -281,6 +283,9 @@ def main(arguments: "list[str]") -> int:
     if command == "test":
         os.chdir(str(ROOT))
         return become([str(python), "-m", "pytest", *pytest_arguments(rest)])
+    if command == "test-ha":
+        os.chdir(str(ROOT))
+        return become([str(python), "-m", "pytest", "tests/ha", "-m", "ha or not ha", "-n0", "-rsP", *rest])
     if command in SCRIPTS:
         return become([str(python), str(ROOT / SCRIPTS[command]), *rest])
     if command == "freeze":
