@@ -112,6 +112,18 @@ def test_the_doctor_says_so(empty_db: Database, application: WithBranch) -> None
     assert empty_db.execute("select from fence.audit() where code = 'migrated-twice'", user="fence_owner") == []
 
 
+def test_from_one_way_to_the_other(empty_db: Database, application: WithBranch) -> None:
+    url = empty_db.url("fence_owner")
+    migrate.up(url)
+    alembic.command.stamp(application.config(), "fence@head")
+    empty_db.execute("update fence.alembic_version set version_num = 'fence_' || version_num", user="fence_owner")
+    application.upgrade("heads")
+    assert migrate.check(url) == migrate.head()
+    assert empty_db.execute("select from fence.audit() where code = 'migrated-twice'", user="fence_owner") == []
+    application.downgrade("fence@base")
+    assert objects(empty_db) == [("fence.alembic_version", "r")]
+
+
 def test_every_revision_has_its_twin() -> None:
     ours = {path.name for path in (_resources.migrations_dir() / "versions").glob("0*.py")}
     twins = {path.name for path in Path(pyfence.__file__).parent.glob("alembic/branch/fence_*.py")}

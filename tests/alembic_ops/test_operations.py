@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import alembic.command
 import psycopg
 import pytest
+import sqlalchemy as sa
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
 from alembic_ops.application import Application
 from harness import Database, sqlstate
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.ext.asyncio import create_async_engine
 
 import pyfence
+import pyfence.alembic
 
 CREATE = "op.execute('create table report (id bigint primary key, body text, token bigint)')"
 
@@ -99,3 +107,28 @@ def test_mistakes(db: Database, empty_db: Database, application: Application, tm
     nowhere.write(f"{CREATE}\nop.protect('report', 'report:{{id}}')")
     with pytest.raises(pyfence.SchemaMismatch, match="migrate up"):
         nowhere.upgrade()
+
+
+def test_an_asynchronous_environment(db: Database) -> None:
+    db.execute("create table public.report (id bigint primary key, body text)")
+    db.execute("create table public.busy (id bigint primary key)")
+    writer = db.connect("app")
+    writer.execute("insert into public.busy values (1)")
+
+    def migrate(connection: sa.Connection) -> None:
+        op = Operations(MigrationContext.configure(connection))
+        op.protect("report", "report:{id}")
+        op.set_protection("report", writes="once")
+        with pytest.raises(pyfence.BadArgument), connection.begin_nested():
+            op.protect("report", "report:{nope}")
+        with sqlstate("55P03"), connection.begin_nested():
+            op.protect("busy", "busy:{id}", lock_timeout="100ms")
+
+    async def run() -> None:
+        engine = create_async_engine("postgresql+psycopg://", connect_args=conninfo_to_dict(db.url("app_owner")))
+        async with engine.begin() as connection:
+            await connection.run_sync(migrate)
+        await engine.dispose()
+
+    asyncio.run(run())
+    assert guard(db) == [("report:{id}", "enforce", "reject", "once")]

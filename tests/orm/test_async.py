@@ -90,3 +90,18 @@ def test_a_cancelled_statement_leaves_no_transaction(db: Database, engine, lease
 
     asyncio.run(run())
     assert bodies(db)[1] == "after"
+
+
+def test_an_async_lease(db: Database, engine) -> None:
+    async def run() -> None:
+        engine = async_engine_over(db)
+        async with pyfence.AsyncFence(engine) as fence, fence.lease("report:1") as lease:
+            async with AsyncSession(engine) as session, fenced(session, lease):
+                (await session.get_one(Report, 1)).body = "async"
+                await session.commit()
+            async with engine.begin() as conn:
+                assert await fenced_execute(conn, SET_1.values(serial=9), lease) == 1
+        await engine.dispose()
+
+    asyncio.run(run())
+    assert bodies(db)[1] == "async"

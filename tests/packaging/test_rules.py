@@ -17,8 +17,10 @@ KINDS = ("function", "table", "view")
 #: that reads the views or plays somebody else's part.
 SQL_MODULES = {
     "_statements.py",
-    "sqlalchemy.py",
+    "sqlalchemy",
     "alembic",
+    "testing",
+    "_migration_branch.py",
     "_migration_ops.py",
     "_migration_target.py",
     "_queries.py",

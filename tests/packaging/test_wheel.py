@@ -98,6 +98,7 @@ def test_wheel_names_itself_and_its_license(wheel: Path) -> None:
     assert metadata.get_payload()  # the README
     assert license_text == (ROOT / "LICENSE").read_text()
     assert "pyfence = pyfence.cli:main" in entry_points
+    assert "[pytest11]\npyfence = pyfence._pytest_plugin" in entry_points
     assert "pyfence/py.typed" in names
 
 
