@@ -450,3 +450,16 @@ def test_no_public_view_shows_a_secret(db: Database, lease: Lease) -> None:
     )
     assert lease.secret not in kept
     assert lease.secret.encode().hex() not in kept
+
+
+def test_a_transaction_that_presented_a_token_is_not_granted_the_next_one(db: Database) -> None:
+    """Its earlier writes would pass for those of the new generation."""
+    lease = acquire(db, "report:1")
+    connection = db.connect("app")
+    present(connection, lease)
+    expire(db, lease.resource)
+    with sqlstate("LF010") as refused, connection.transaction():
+        connection.execute("select * from fence.acquire('report:1')")
+    assert "an earlier token" in refused.diag.message_primary
+    connection.rollback()
+    assert acquire(connection, lease.resource).token > lease.token
