@@ -70,7 +70,9 @@ def test_a_script_does_the_same(db: Database, application: Application) -> None:
 
 def test_a_busy_table_is_left_alone_and_its_writers_go_on(db: Database, application: Application) -> None:
     db.execute("create table public.report (id bigint primary key, body text)")
-    application.write("op.protect('report', 'report:{id}', lock_timeout='300ms')", "op.unprotect('report')")
+    application.write(
+        "op.protect('report', 'report:{id}', lock_timeout='300ms')", "op.unprotect('report', lock_timeout='300ms')"
+    )
     writer = db.connect("app")
     writer.execute("insert into public.report values (1)")
     upgrading = db.in_thread(application.upgrade)
