@@ -3,7 +3,10 @@
 -- is over but a transaction of an old holder is still open. Not re-entrant. Call it in a transaction of its own.
 -- Waits for no holder. An expired lease whose row is held is closed by the same call, so that no later write of its holder
 -- passes and the next try gets in.
--- Locks, in order: as fence._lineage; the lease row FOR UPDATE SKIP LOCKED; where that is held, the row FOR NO KEY UPDATE SKIP LOCKED.
+-- A row's lease is not granted while the resource that covers it is held ('held': it describes that one), and a covering one not while rows are being
+-- written; it ends their leases.
+-- Locks, in order: as fence._lineage; as fence._row_side; the lease row FOR UPDATE SKIP LOCKED; as fence._covering_side; where the row is held,
+-- the row FOR NO KEY UPDATE SKIP LOCKED.
 -- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument; 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
 create function fence.acquire(
   p_resource text,
@@ -29,8 +32,13 @@ as $$
 declare
   v_owner text := coalesce(p_owner, session_user);
   v_secret text := replace(gen_random_uuid()::text, '-', '');
+  v_claims text := fence._claims();
   v_lineage bigint;
   v_lease fence._lease;
+  v_covering text;
+  v_over record;
+  v_covers boolean;
+  v_above bigint := 0;
 begin
   perform fence._check_resource(p_resource);
   p_ttl := fence._ttl(p_ttl);
@@ -39,13 +47,30 @@ begin
       'Use a short label such as host:pid.');
   end if;
   perform fence._begin_lease_change(p_ttl);
+  v_lineage := fence._lineage();
+  if current_setting('transaction_isolation') <> 'read committed' then  -- a snapshot that does not know what covers what gets 40001
+    perform from fence._covering c where c.resource = '' for share;
+  end if;
+
+  for v_covering in select distinct g.covering from fence._guard g where g.covering is not null and p_resource ~ g.pattern order by 1 loop
+    if fence._claim_on(v_claims, v_covering) <> '' then
+      perform fence._refuse_regrant(p_resource);
+    end if;
+    select r.* into v_over from fence._row_side(v_covering, v_lineage) r;
+    if v_over.reason is not null then
+      return query select false, p_resource, (v_over.lease).token, null::text, (v_over.lease).owner, (v_over.lease).expires_at, v_over.reason,
+        case v_over.reason when 'held' then greatest((v_over.lease).expires_at - clock_timestamp(), interval '1 millisecond')
+          else interval '100 milliseconds' end;
+      return;
+    end if;
+    v_above := greatest(v_above, (v_over.lease).token);
+  end loop;
 
   loop
-    v_lineage := fence._lineage();
     select l.* into v_lease from fence._lease l where l.resource = p_resource;
     if not found then
       insert into fence._lease as l (resource, token, secret_hash, owner, ttl, acquired_at, expires_at, lineage)
-      select p_resource, fence._next_token(0), sha256(convert_to(v_secret, 'UTF8')), v_owner, p_ttl, c.now, c.now + p_ttl, v_lineage
+      select p_resource, fence._next_token(v_above), sha256(convert_to(v_secret, 'UTF8')), v_owner, p_ttl, c.now, c.now + p_ttl, v_lineage
       from (select clock_timestamp() as now) c
       on conflict do nothing
       returning l.* into v_lease;
@@ -56,18 +81,29 @@ begin
     if not fence._is_live(v_lease, v_lineage) then
       select l.* into v_lease from fence._lease l where l.resource = p_resource for update skip locked;
       if found and not fence._is_live(v_lease, v_lineage) then
-        if fence._claim_on(fence._claims(), p_resource) <> '' then
-          perform fence._raise('LF010', format('this transaction writes under an earlier token of %L', p_resource),
-            'A new token cannot be granted inside a transaction that has presented the old one.',
-            'Commit or roll back first; acquire in a transaction of its own, on a connection without a start-up claim on it.');
+        v_covers := exists (select from fence._covering c where c.resource = p_resource);
+        if fence._claim_on(v_claims, p_resource) <> '' or v_covers and v_claims is not null then
+          perform fence._refuse_regrant(p_resource);
+        end if;
+        if v_covers then
+          select s.draining, s.above into v_over from fence._covering_side(p_resource) s;
+          if v_over.draining then
+            return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,
+              'draining', interval '100 milliseconds';
+            return;
+          end if;
+          v_above := v_over.above;
         end if;
         update fence._lease l
-        set token = fence._next_token(l.token), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
+        set token = fence._next_token(greatest(l.token, v_above)), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
           ttl = p_ttl, acquired_at = c.now, expires_at = c.now + p_ttl, lineage = v_lineage, closed_reason = null,
           entered = null
         from (select clock_timestamp() as now) c
         where l.resource = p_resource
         returning l.* into v_lease;
+        if v_covers then
+          update fence._covering c set token = v_lease.token, wanted_until = null where c.resource = p_resource;
+        end if;
         exit;
       end if;
       if not found then

@@ -6,15 +6,17 @@ stable
 as $$
 begin
   return query
-    select 'error', 'lease-key', 'fence._lease',
+    select 'error', 'lease-key', k.relid::regclass::text,
       pg_catalog.format('No plain, valid, immediate unique index is exactly on (%s): takeovers no longer wait for guarded transactions.', k.columns),
-      pg_catalog.format('alter table fence._lease drop constraint if exists %1$s; drop index if exists fence.%1$s; '
-        || 'alter table fence._lease add constraint %1$s %2$s (%3$s);', k.name, k.kind, k.columns)
-    from (values ('_lease_resource_token_key', 'unique', 'resource, token', array['resource', 'token']),
-      ('_lease_pkey', 'primary key', 'resource', array['resource'])) k (name, kind, columns, names)
+      pg_catalog.format('alter table %4$s drop constraint if exists %1$s; drop index if exists fence.%1$s; '
+        || 'alter table %4$s add constraint %1$s %2$s (%3$s);', k.name, k.kind, k.columns, k.relid::regclass)
+    from (values ('fence._lease'::regclass, '_lease_resource_token_key', 'unique', 'resource, token', array['resource', 'token']),
+      ('fence._lease', '_lease_pkey', 'primary key', 'resource', array['resource']),
+      ('fence._covering', '_covering_resource_token_key', 'unique', 'resource, token', array['resource', 'token']),
+      ('fence._covering', '_covering_pkey', 'primary key', 'resource', array['resource'])) k (relid, name, kind, columns, names)
     where not exists (
       select from pg_catalog.pg_index i
-      where i.indrelid = 'fence._lease'::regclass and i.indisunique and i.indisvalid and i.indisready and i.indimmediate
+      where i.indrelid = k.relid and i.indisunique and i.indisvalid and i.indisready and i.indimmediate
         and i.indpred is null and i.indexprs is null and i.indnatts = i.indnkeyatts and i.indnkeyatts = pg_catalog.cardinality(k.names)
         and (select pg_catalog.array_agg(a.attname::text order by a.attname) from pg_catalog.pg_attribute a
           where a.attrelid = i.indrelid and a.attnum = any (i.indkey)) = k.names);
@@ -31,9 +33,10 @@ begin
       from pg_catalog.pg_class c
       where c.relnamespace = 'fence'::regnamespace and c.relkind = 'r' and c.relname <> 'alembic_version'
       union all
-      select 'fence._lease'::regclass, 'token_only_grows', 17, 'new.token<old.tokenornew.resource<>old.resource',
-        'after update on fence._lease for each row when (new.token < old.token or new.resource <> old.resource) '
-          || 'execute function fence._own_tables_guard()') w
+      select r.relid, 'token_only_grows', 17, 'new.token<old.tokenornew.resource<>old.resource',
+        pg_catalog.format('after update on %s for each row when (new.token < old.token or new.resource <> old.resource) '
+          'execute function fence._own_tables_guard()', r.relid)
+      from (values ('fence._lease'::regclass), ('fence._covering'::regclass)) r (relid)) w
     left join pg_catalog.pg_trigger t on t.tgrelid = w.relid and t.tgname = w.name
     where t.oid is null or t.tgtype <> w.type or t.tgenabled <> 'A' or t.tgattr <> ''
       or t.tgfoid is distinct from pg_catalog.to_regprocedure('fence._own_tables_guard()')

@@ -18,6 +18,10 @@ declare
   v_expires_at timestamptz;
   v_ttl interval;
 begin
+  if coalesce(v_claim, '') = '' then
+    perform fence._refuse(p_table, p_resource);
+    return null;
+  end if;
   select l.token, l.secret_hash,
     l.lineage = (select p.lineage from fence._present_lineage p)
       and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null), l.expires_at, l.ttl

@@ -1,6 +1,6 @@
 -- The part of protect that needs the schema owner's rights: checks everything, writes the registry and the generated
 -- function, and returns the statements that arm the triggers; those are the table owner's to run, in the same transaction.
--- The caller holds SHARE ROW EXCLUSIVE on the table. A null parameter keeps what is there, or takes the default.
+-- The caller holds SHARE ROW EXCLUSIVE on the table. Locks: see fence._begin_covering. A null parameter keeps what is there, or takes the default.
 -- Codes: LF010 bad argument, 42501 not the table's owner.
 create function fence._define_guard(
   p_table regclass,
@@ -8,15 +8,20 @@ create function fence._define_guard(
   p_mode text,
   p_expiry text,
   p_writes text,
-  p_token_column name
+  p_inserts text,
+  p_covering text,
+  p_token_column name,
+  p_uncatchable boolean
 ) returns setof text
 language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '5s'
 as $$
 declare
   v_guard fence._guard := fence._guard_of(p_table);
+  v_before fence._guard;
   v_former integer;
   v_trigger name;
   v_member regclass;
@@ -54,21 +59,35 @@ begin
   select n.nspname, c.relname into v_guard.schema_name, v_guard.table_name
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where c.oid = p_table;
+  v_before := v_guard;
   v_guard.template := p_resource;
   v_guard.mode := coalesce(p_mode, v_guard.mode);
   v_guard.expiry := coalesce(p_expiry, v_guard.expiry);
   v_guard.writes := coalesce(p_writes, v_guard.writes);
+  v_guard.inserts := coalesce(p_inserts, v_guard.inserts);
+  v_guard.covering := nullif(coalesce(p_covering, v_guard.covering), '');
+  v_guard.uncatchable := coalesce(p_uncatchable, v_guard.uncatchable);
   v_guard.token_column := nullif(coalesce(p_token_column, v_guard.token_column), '');
   perform fence._check_template(v_guard, p_table);
   v_guard.scope := case when exists (select from fence._key_columns(p_table, p_resource)) then 'row' else 'table' end;
-
+  select p.pattern, p.prefix into v_guard.pattern, v_guard.prefix
+  from fence._template_pattern(v_guard.template, v_guard.template_schema, v_guard.template_table) p
+  where v_guard.covering is not null;
   perform fence._check_token_column(v_guard, p_table);
+  perform fence._check_covering_name(v_guard, p_table);
 
   update fence._guard g
   set schema_name = v_guard.schema_name, table_name = v_guard.table_name, template = v_guard.template,
     template_schema = v_guard.template_schema, template_table = v_guard.template_table,
-    scope = v_guard.scope, mode = v_guard.mode, expiry = v_guard.expiry, writes = v_guard.writes, token_column = v_guard.token_column
+    scope = v_guard.scope, mode = v_guard.mode, expiry = v_guard.expiry, writes = v_guard.writes, inserts = v_guard.inserts,
+    covering = v_guard.covering, pattern = v_guard.pattern, prefix = v_guard.prefix, token_column = v_guard.token_column,
+    uncatchable = v_guard.uncatchable
   where g.id = v_guard.id;
+  if v_guard.covering is not null
+    and (v_guard.covering, v_guard.pattern) is distinct from (v_before.covering, v_before.pattern)
+  then
+    perform fence._begin_covering(v_guard.covering);
+  end if;
   perform fence._create_guard_function(v_guard, p_table);
   -- Guards of tables that have become parts of this one.
   delete from fence._guard g

@@ -14,6 +14,7 @@ begin
   where g.schema_name = v_guard.schema_name and g.table_name = v_guard.table_name
     and not exists (select from pg_catalog.pg_trigger t where t.tgfoid = fence._guard_function(g.id));
   delete from fence._accepted a where not exists (select from fence._guard g where g.id = a.guard);
+  delete from fence._exemption e where not exists (select from fence._guard g where g.id = e.guard);
   perform fence._drop_unused_functions();
   loop
     insert into fence._guard as g (schema_name, table_name, template, template_schema, template_table, scope, mode, expiry,

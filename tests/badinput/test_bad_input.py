@@ -352,7 +352,7 @@ def test_administration_of_tables_that_are_not_protected(db: Database, report: s
     db.execute("create table if not exists public.bare (id int primary key)")
     refused(db, call, ("public.bare",), table="bare", user="app_owner")
     refused(db, call.replace("%s", "null"), user="app_owner")
-    for mode in ("null", "''", "'observe'", "'off'"):
+    for mode in ("null", "''", "'off'"):
         before = state(db)
         with sqlstate("LF010"):
             db.execute(f"select fence.set_mode('public.report', {mode})")

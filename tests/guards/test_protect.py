@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import acquire, check_refusal, contents, present, protect
+from guards.scene import acquire, by_hand, check_refusal, contents, present, protect
 from harness import Connection, Database, sqlstate
 
 TRIGGERS = (
@@ -284,9 +284,15 @@ def test_who_does_not_own_the_table_is_refused(db: Database, t: str) -> None:
             for call in ("protect('public.t', 'mine')", "set_mode('public.t', 'enforce')", "unprotect('public.t')"):
                 with sqlstate("42501"):
                     db.execute(f"select fence.{call}", user="other_owner")
-        for call in ("_define_guard('public.t', 'mine', null, null, null, null)", "_undefine_guard('public.t')"):
+        calls = (
+            by_hand(db, "_define_guard", "'public.t'", "'mine'"),
+            "select fence._undefine_guard('public.t')",
+            "select fence._end_exemption('public.t', 'app')",
+            "select fence.exempt('public.t', 'other_owner', now() + interval '1 h', 'mine')",
+        )
+        for call in calls:
             with sqlstate("42501") as refused:
-                db.execute(f"select fence.{call}", user="other_owner")
+                db.execute(call, user="other_owner")
             check_refusal(refused.diag, table="t")
         assert guard(db) == before
         for user in ("app", "outsider", "monitor"):
@@ -324,28 +330,6 @@ def test_rows_that_belong_to_nobody_are_refused_before_the_guard(db: Database, t
     with sqlstate("LF010"):
         protect(db, t, "t:{tenant}")
     assert guard(db) == kept
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"p_mode": "observe"},
-        {"p_inserts": "allow"},
-        {"p_covering": "everything"},
-        {"p_covering": ""},
-        {"p_uncatchable": True},
-    ],
-    ids=str,
-)
-def test_what_comes_later_says_not_yet_and_nothing_else(db: Database, t: str, options: dict[str, Any]) -> None:
-    protect(db, t, "row:{id}")
-    before = guard(db), traces(db)
-    with sqlstate("LF010") as refused:
-        protect(db, t, "changed:{id}", **options)
-    check_refusal(refused.diag, schema=refused.diag.schema_name, table=refused.diag.table_name or "")
-    assert "not available yet" in refused.diag.message_primary
-    assert (guard(db), traces(db)) == before
-    protect(db, t, "row:{id}", p_uncatchable=False, p_writes="many", p_inserts="check", p_mode="enforce")
 
 
 @pytest.mark.parametrize(

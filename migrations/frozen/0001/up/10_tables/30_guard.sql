@@ -13,7 +13,9 @@ create table fence._guard (
   expiry text not null,
   writes text not null,
   inserts text not null,
-  covering text,
+  covering text collate "C",
+  pattern text collate "C",
+  prefix text collate "C",
   token_column text,
   uncatchable boolean not null,
   protected_at timestamptz not null,
@@ -26,6 +28,10 @@ create table fence._guard (
   constraint _guard_inserts_check check (inserts in ('check', 'allow'))
 );
 
+create index _guard_covering_idx on fence._guard (covering) where covering is not null;
+
 comment on table fence._guard is 'Protected tables: what each generated guard function fence._guard_<id> was made from.';
 comment on column fence._guard.template_schema is 'What {@schema} stands for: frozen when the table was first protected.';
 comment on column fence._guard.template_table is 'What {@table} stands for: frozen when the table was first protected.';
+comment on column fence._guard.pattern is 'A regular expression for the names that the template renders to. Null: no covering resource.';
+comment on column fence._guard.prefix is 'What all of those names begin with.';

@@ -1,6 +1,7 @@
 -- Guards a table: from the commit on, every write to it must present the current token of the resource it touches.
 -- p_resource is a name (table scope) or a template over the table's columns (row scope). Idempotent; protecting again
--- changes the guard without a moment's gap. A parameter left null keeps its present value, or takes the default.
+-- changes the guard without a moment's gap. A parameter left null keeps its present value, or takes the default ('' takes
+-- p_covering or p_token_column away). A covering resource that is added or changed loses its present lease.
 -- Runs as the caller, who must own the table. The registry and the generated function are a private definer's.
 -- Locks: the table SHARE ROW EXCLUSIVE (waits out open writers; tries of one second each, then 55P03); while it is held,
 -- a row scope over nullable columns reads the table once.
@@ -25,17 +26,15 @@ declare
   v_null_keys text;
   v_found boolean;
 begin
-  perform fence._check_choice('p_mode', p_mode, array['enforce'], array['observe']);
+  perform fence._check_choice('p_mode', p_mode, array['enforce', 'observe']);
   perform fence._check_choice('p_expiry', p_expiry, array['reject', 'until_superseded']);
   perform fence._check_choice('p_writes', p_writes, array['many', 'once', 'sequenced']);
-  perform fence._check_choice('p_inserts', p_inserts, array['check'], array['allow']);
-  perform fence._not_yet(v.parameter)
-  from (values ('p_covering', p_covering is not null), ('p_uncatchable', p_uncatchable))
-    v (parameter, wanted)
-  where v.wanted;
+  perform fence._check_choice('p_inserts', p_inserts, array['check', 'allow']);
   perform fence._check_table(p_table);
   perform fence._lock_table(p_table, 'share row exclusive');
-  for v_statement in select fence._define_guard(p_table, p_resource, p_mode, p_expiry, p_writes, p_token_column) loop
+  for v_statement in select fence._define_guard(p_table, p_resource, p_mode, p_expiry, p_writes, p_inserts, p_covering, p_token_column,
+    p_uncatchable)
+  loop
     execute v_statement;
   end loop;
 

@@ -7,7 +7,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   if p_mode is null then
-    perform fence._raise('LF010', 'a mode is needed', 'The mode is null.', 'Pass ''enforce''.', p_table);
+    perform fence._raise('LF010', 'a mode is needed', 'The mode is null.', 'Pass ''enforce'' or ''observe''.', p_table);
   end if;
   perform fence.protect(p_table, fence._template_of(p_table), p_mode);
 end

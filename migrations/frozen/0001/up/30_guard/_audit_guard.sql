@@ -13,6 +13,7 @@ begin
   if v_table is null then
     return;
   end if;
+  return query select a.* from fence._audit_policy(p_guard, v_table) a;
   return query select a.* from fence._audit_surroundings(p_guard, v_table) a;
   return query select a.* from fence._audit_table_rights(v_table) a;
   if fence._tree_root(v_table) <> v_table then  -- it is in somebody else's tree, for which its triggers were not made

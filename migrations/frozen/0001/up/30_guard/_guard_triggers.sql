@@ -3,6 +3,7 @@
 -- The WHEN clauses are evaluated by the writer, without a call:
 --   0_fence_claim   true only where the transaction has no claim at all: an unaware job fails before its first row
 --   0_fence_move    true only where the key changed; it also keeps the key's columns from being retyped or dropped
+-- Where inserts are allowed, no trigger of an insert is there but 0_fence_arrive.
 -- Table scope needs one check before the statement; where writes are counted, a look after it whether it touched a row.
 -- Row scope: a table in no tree checks the new images set-wise and, row by row, the old image of rows that moved. In a tree a row may move between
 -- partitions, which fires no update row trigger, and a parent's row triggers do not see its children's rows: there, both
@@ -21,7 +22,8 @@ language sql
 stable
 as $$
   with place as (
-    select c.relkind = 'p' and not c.relispartition as partitioned_root,
+    select case (p_guard).inserts when 'allow' then '' else 'insert or ' end as inserts,
+      c.relkind = 'p' and not c.relispartition as partitioned_root,
       case when c.relkind = 'p' then
         coalesce(nullif((select pg_catalog.count(*) - 1 from pg_catalog.pg_partition_ancestors(p_table)), 0)::text, '') end as level,
       c.relkind = 'p' or exists (select from pg_catalog.pg_inherits i where p_table in (i.inhrelid, i.inhparent)) as in_tree,
@@ -35,31 +37,31 @@ as $$
          select q.attname from fence._partition_columns(p_table) q)) as left_behind
     from pg_catalog.pg_class c where c.oid = p_table
   ), wanted (name, timing, events, level, old_rows, new_rows, condition) as (
-    select v.* from place p, (values
-      ('0_fence_guard', 'before', 'insert or update or delete or truncate', 'statement', false, false, null::text)) v
+    select v.* from place p, lateral (values
+      ('0_fence_guard', 'before', p.inserts || 'update or delete or truncate', 'statement', false, false, null::text)) v
     where (p_guard).scope = 'table'
     union all
-    select v.* from place p, (values
+    select v.* from place p, lateral (values
       ('0_fence_insert', 'after', 'insert', 'statement', false, true, null),
       ('0_fence_update', 'after', 'update', 'statement', false, true, null),
       ('0_fence_delete', 'after', 'delete', 'statement', true, false, null)) v
-    where (p_guard).scope = 'table' and (p_guard).writes <> 'many'
+    where (p_guard).scope = 'table' and (p_guard).writes <> 'many' and (v.column3 <> 'insert' or p.inserts <> '')
     union all
     select v.* from place p, lateral (values
-      ('0_fence_claim', 'before', 'insert or update or delete', 'statement', false, false,
+      ('0_fence_claim', 'before', p.inserts || 'update or delete', 'statement', false, false,
         'coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''' and '
         || 'coalesce(pg_catalog.current_setting(''fence.claim'', true), '''') = '''''),
       ('0_fence_truncate', 'before', 'truncate', 'statement', false, false, null),
       ('0_fence_insert', 'after', 'insert', 'statement', false, true, null),
       ('0_fence_update', 'after', 'update', 'statement', p.in_tree, true, null),
       ('0_fence_delete', 'after', 'delete', 'statement', true, false, null)) v
-    where (p_guard).scope = 'row'
+    where (p_guard).scope = 'row' and (v.column3 <> 'insert' or p.inserts <> '')
     union all
     select '0_fence_move', 'after', 'update', 'row', false, false, p.moved from place p
     where (p_guard).scope = 'row' and not p.in_tree
     union all
     select v.* from place p, lateral (values
-      ('0_fence_row' || p.level, 'after', 'insert or delete', 'row', false, false, null),
+      ('0_fence_row' || p.level, 'after', p.inserts || 'delete', 'row', false, false, null),
       ('0_fence_row_update' || p.level, 'after', 'update', 'row', false, false, '(' || p.moved || ') is not null')) v
     where p.level is not null
     union all
@@ -70,9 +72,9 @@ as $$
     where p.partitioned_root
     union all
     select v.name, 'before', v.events, 'row', false, false, null
-    from place p, (values
+    from place p, lateral (values
       ('~0_fence_stamp', 'insert or update', (p_guard).token_column is not null),
-      ('~0_fence_turn', 'insert', (p_guard).scope = 'row' and (p_guard).writes <> 'many')) v (name, events, wanted)
+      ('~0_fence_turn', 'insert', (p_guard).scope = 'row' and (p_guard).writes <> 'many' and p.inserts <> '')) v (name, events, wanted)
     where v.wanted and (not p.in_tree or p.partitioned_root
       or exists (select from pg_catalog.pg_class c where c.oid = p_table and not c.relispartition and c.relkind = 'r'))
   )

@@ -1,7 +1,7 @@
 -- LF007 (applied already) or LF008 (no sequence, or one that went backwards), with what was applied last.
 create function fence._refuse_sequence(p_code text, p_table oid, p_resource text, p_sequence bigint, p_last fence._accepted) returns void
 language plpgsql
-stable
+volatile
 as $$
 declare
   v_label text := p_table::regclass;
@@ -10,7 +10,7 @@ declare
     v_label, p_last.token, coalesce(p_last.sequence::text, 'none'), p_last.at);
   v_hint text;
 begin
-  if fence._is_apply_worker() then
+  if fence._passes(p_table, p_code, p_resource) then
     return;
   end if;
   if p_code = 'LF007' then

@@ -1,0 +1,317 @@
+"""Covering leases: one holder for every row of a table, and no row's holder beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from guards.scene import acquire, ask, contents, expire, present, protect, release, renew, revoke
+from harness import Database, sqlstate
+
+READ_COMMITTED = psycopg.IsolationLevel.READ_COMMITTED
+ONE = "update public.t set body = 'one' where id = 1"
+ALL = "update public.t set body = 'all'"
+
+
+@pytest.fixture
+def t(db: Database) -> str:
+    db.execute("create table public.t (id int primary key, body text)")
+    db.execute("insert into public.t select i, 'old' from generate_series(1, 3) i")
+    protect(db, "public.t", "row:{id}", p_covering="all rows")
+    return "public.t"
+
+
+def bodies(db: Database) -> list[Any]:
+    return [row[1] for row in contents(db, "public.t")]
+
+
+@pytest.mark.parametrize(
+    "statement", [ALL, "delete from public.t where body < 'p'", "truncate public.t", "insert into public.t values (9)"]
+)
+def test_the_holder_may_write_every_row(
+    db: Database, t: str, statement: str, isolation: psycopg.IsolationLevel
+) -> None:
+    lease, writer = acquire(db, "all rows"), db.connect("app", isolation=isolation)
+    before = contents(db, t)
+    present(writer, lease)
+    writer.execute(statement)
+    writer.commit()
+    assert contents(db, t) != before
+    with sqlstate("LF004"):
+        writer.execute(statement)
+
+
+def test_copy_of_many_keys_under_one_lease(db: Database, t: str) -> None:
+    writer = db.connect("app")
+    present(writer, acquire(db, "all rows"))
+    with writer.cursor().copy("copy public.t (id) from stdin") as copy:
+        for key in range(100, 200):
+            copy.write_row((key,))
+    writer.commit()
+    assert len(contents(db, t)) == 103
+
+
+def test_no_row_is_granted_while_the_covering_lease_is_held(db: Database, t: str) -> None:
+    covering = acquire(db, "all rows")
+    answer = ask(db, "row:1")
+    assert (answer.granted, answer.reason, answer.token, answer.owner) == (False, "held", covering.token, "tester")
+    assert ask(db, "other:1").granted
+    release(db, covering)
+    assert acquire(db, "row:1").token > covering.token
+
+
+@pytest.mark.parametrize("end", [release, lambda db, x: expire(db, x.resource), lambda db, x: revoke(db, x.resource)])
+def test_after_it_row_tokens_start_above_its_own(db: Database, t: str, end: Any) -> None:
+    db.execute("insert into fence._lease select 'row:1', 9007199254740000, null, '', '1 s', now(), now(), 1, 'x'", user="fence_owner")  # fmt: skip  # noqa: E501
+    covering = acquire(db, "all rows")
+    assert covering.token > 9007199254740000
+    end(db, covering)
+    assert acquire(db, "row:2").token > covering.token
+
+
+def test_its_grant_ends_every_rows_lease(db: Database, t: str, isolation: psycopg.IsolationLevel) -> None:
+    row, other = acquire(db, "row:1"), acquire(db, "other:1")
+    writer = db.connect("app", isolation=isolation)
+    present(writer, row)
+    writer.execute(ONE)
+    writer.commit()
+    covering = acquire(db, "all rows")
+    assert covering.token > row.token
+    with sqlstate("LF001"):
+        renew(db, row)
+    with sqlstate("LF001"):
+        present(writer, row)
+    writer.rollback()
+    renew(db, other)
+    release(db, covering)
+    with sqlstate("LF001"):
+        present(writer, row)
+
+
+def test_its_grant_waits_for_the_open_writers_of_rows(db: Database, t: str, isolation: psycopg.IsolationLevel) -> None:
+    row, writer = acquire(db, "row:1"), db.connect("app", isolation=isolation)
+    present(writer, row)
+    writer.execute(ONE)
+    answer = ask(db, "all rows")
+    assert (answer.granted, answer.reason) == (False, "draining")
+    assert ask(db, "row:2").reason == "draining", "new row leases must not starve it"
+    writer.commit()
+    covering = acquire(db, "all rows")
+    present(writer, covering)
+    writer.execute(ALL)
+    writer.commit()
+    assert bodies(db) == ["all"] * 3
+
+
+def test_a_writer_that_presented_before_the_grant_is_refused_after_it(
+    db: Database, t: str, isolation: psycopg.IsolationLevel
+) -> None:
+    """Presented, not yet written: it holds its row's lease, and the covering grant knows nothing of it."""
+    row, writer = acquire(db, "row:1"), db.connect("app", isolation=isolation)
+    present(writer, row)
+    covering, second = acquire(db, "all rows"), db.connect("app")
+    present(second, covering)
+    second.execute(ALL)
+    second.commit()
+    with sqlstate("LF001" if isolation in (None, READ_COMMITTED) else "40001"):
+        writer.execute(ONE)
+    writer.rollback()
+    assert bodies(db) == ["all"] * 3
+
+
+def test_a_row_is_granted_only_when_the_covering_writers_are_through(
+    db: Database, t: str, isolation: psycopg.IsolationLevel
+) -> None:
+    covering, writer = acquire(db, "all rows"), db.connect("app", isolation=isolation)
+    present(writer, covering)
+    writer.execute(ALL)
+    expire(db, covering.resource)
+    assert ask(db, "row:1").reason == "draining"
+    if isolation in (None, READ_COMMITTED):
+        with sqlstate("LF001"):  # closed by the one who asked: no busy holder keeps rows out
+            writer.execute(ALL)
+        writer.rollback()
+    else:
+        writer.commit()
+    assert ask(db, "row:1").granted
+
+
+def test_an_old_snapshot_cannot_write_under_a_covering_lease_that_is_over(
+    db: Database, t: str, isolation: psycopg.IsolationLevel
+) -> None:
+    """until_superseded, so that no clock helps: the snapshot was taken while the lease was open."""
+    protect(db, "public.t", "row:{id}", p_expiry="until_superseded")
+    covering, writer = acquire(db, "all rows"), db.connect("app", isolation=isolation)
+    writer.execute("select 1 from public.t")
+    expire(db, covering.resource)
+    row, second = acquire(db, "row:1"), db.connect("app")
+    present(second, row)
+    second.execute(ONE)
+    second.commit()
+    with sqlstate("LF001" if isolation in (None, READ_COMMITTED) else "40001"):
+        present(writer, covering)
+        writer.execute(ALL)
+    writer.rollback()
+    assert bodies(db)[0] == "one"
+
+
+def test_row_writers_do_not_wait_for_each_other(db: Database, t: str) -> None:
+    writers = []
+    for key in (1, 2, 3):
+        writer = db.connect("app", options="-c lock_timeout=50ms")
+        present(writer, acquire(db, f"row:{key}"))
+        writer.execute(f"update public.t set body = 'x' where id = {key}")
+        writers.append(writer)
+    for writer in writers:
+        writer.commit()
+    assert bodies(db) == ["x"] * 3
+
+
+def test_a_transaction_cannot_ask_for_what_makes_its_own_claim_stale(db: Database, t: str) -> None:
+    covering, writer = acquire(db, "all rows"), db.connect("app")
+    present(writer, covering)
+    writer.execute(ALL)
+    expire(db, covering.resource)
+    with sqlstate("LF010"):
+        writer.execute("select * from fence.acquire('row:1')")
+    writer.rollback()
+    row = acquire(db, "row:1")
+    present(writer, row)
+    writer.execute(ONE)
+    with sqlstate("LF010"):
+        writer.execute("select * from fence.acquire('all rows')")
+
+
+def test_sql_jobs_enter_the_covering_resource(db: Database, t: str) -> None:
+    job = db.connect("app")
+    job.execute("select fence.enter('all rows')")
+    job.execute("truncate public.t")
+    job.commit()
+    assert acquire(db, "row:1")
+
+
+def test_once_and_the_token_column_go_by_the_covering_claim(db: Database) -> None:
+    db.execute("create table public.s (id int primary key, token bigint)")
+    protect(db, "public.s", "row:{id}", p_covering="all", p_token_column="token", p_writes="once")
+    covering, writer = acquire(db, "all"), db.connect("app")
+    present(writer, covering)
+    writer.execute("insert into public.s values (1), (2)")
+    writer.execute("update public.s set id = id + 10")
+    writer.commit()
+    assert contents(db, "public.s") == [(11, covering.token), (12, covering.token)]
+    present(writer, covering)
+    with sqlstate("LF007"):
+        writer.execute("delete from public.s")
+
+
+def test_a_null_key_is_refused_under_a_covering_claim_too(db: Database) -> None:
+    db.execute("create table public.n (id int, part int) partition by list (part)")
+    db.execute("create table public.n1 partition of public.n for values in (1)")
+    protect(db, "public.n", "row:{id}", p_covering="all")
+    db.execute("create table public.n2 partition of public.n for values in (2)")
+    writer, covering = db.connect("app"), acquire(db, "all")
+    for statement in ("insert into public.n values (null, 1)", "insert into public.n2 values (null, 2)"):
+        present(writer, covering)
+        writer.execute("insert into public.n values (1, 1), (2, 2)")
+        with sqlstate("LF005"):
+            writer.execute(statement)
+        writer.rollback()
+    present(writer, covering)
+    writer.execute("insert into public.n values (1, 1), (2, 2)")
+    writer.execute("update public.n set part = 3 - part")
+    writer.execute("truncate public.n")
+    writer.commit()
+
+
+def test_a_renamed_key_column_stops_a_covering_holder_whose_keys_may_be_null(db: Database) -> None:
+    db.execute("create table public.n (id int)")
+    protect(db, "public.n", "row:{id}", p_covering="all")
+    db.execute("alter table public.n rename column id to number")
+    writer = db.connect("app")
+    present(writer, acquire(db, "all"))
+    with sqlstate("LF013"):
+        writer.execute("insert into public.n values (1)")
+
+
+def test_covering_begins_without_harm_to_rows_and_ends_the_present_lease(db: Database, t: str) -> None:
+    db.execute("create table public.u (id int primary key)")
+    row, held = acquire(db, "u:1"), acquire(db, "nightly")
+    protect(db, "public.u", "u:{id}")
+    protect(db, "public.u", "u:{id}", p_covering="nightly")
+    with sqlstate("LF001"):
+        renew(db, held)
+    writer = db.connect("app")
+    present(writer, row)
+    writer.execute("insert into public.u values (1)")
+    writer.commit()
+    assert acquire(db, "nightly").token > row.token
+    protect(db, "public.u", "u:{id}", p_covering="")
+    with sqlstate("LF005"):
+        present(writer, acquire(db, "u:2"))
+        writer.execute("truncate public.u")
+
+
+def test_protect_waits_for_a_grant_that_knows_nothing_of_the_covering_yet(db: Database, t: str) -> None:
+    db.execute("create table public.u (id int primary key)")
+    asking, owner = db.connect("app"), db.connect("app_owner")
+    asking.execute("select * from fence.acquire('u:1')")
+    statement = "select fence.protect('public.u', 'u:{id}', p_covering => 'nightly')"
+    protecting = db.start_blocked(owner, statement, by=asking)
+    asking.commit()
+    protecting.result(20)
+    owner.commit()
+    ((token,),) = db.execute("select token from fence.leases where resource = 'u:1'")
+    assert acquire(db, "nightly").token > token
+
+
+def test_two_who_ask_for_the_covering_lease_at_once(db: Database, t: str) -> None:
+    first = db.connect("app")
+    first.execute("select * from fence.acquire('all rows')")
+    assert not ask(db, "all rows").granted
+    assert ask(db, "row:1").reason == "draining"
+    first.commit()
+    assert ask(db, "all rows").reason == "held"
+
+
+@pytest.mark.parametrize("covering", ["row:1", "row:x", "row:", "{x}", "x" * 1025])
+def test_names_that_cannot_cover(db: Database, t: str, covering: str) -> None:
+    with sqlstate("LF010"):
+        protect(db, "public.t", "row:{id}", p_covering=covering)
+
+
+def test_nothing_covers_what_covers_others(db: Database, t: str) -> None:
+    db.execute("create table public.u (id text primary key)")
+    for template, covering in (("{id}", "x:y"), ("u:{id}", "row:7")):
+        with sqlstate("LF010"):
+            protect(db, "public.u", template, p_covering=covering)
+    protect(db, "public.u", "u:{id}", p_covering="all rows")
+    assert acquire(db, "all rows")
+
+
+@pytest.mark.parametrize("template", ["a.b*c({id})[x]", "{id}", "{{x}}:{id}", "{@schema}.{@table}:{id}", "a b_%:{id}"])
+def test_any_template_finds_its_rows(db: Database, template: str) -> None:
+    db.execute('create table public."T(x)" (id text primary key)')
+    if template == "{{x}}:{id}":
+        with sqlstate("LF010"):
+            protect(db, 'public."T(x)"', template, p_covering="all:rows")
+        return
+    protect(db, 'public."T(x)"', template, p_covering="all:rows")
+    for key in ("1", "a:b", "%", "é\n", "x{y}"):
+        ((name,),) = db.execute("select fence.resource_for('public.\"T(x)\"', %s)", (psycopg.types.json.Jsonb({"id": key}),), user="app")  # fmt: skip  # noqa: E501
+        row = acquire(db, name)
+        covering = acquire(db, "all:rows")
+        with sqlstate("LF001"):
+            renew(db, row)
+        assert not ask(db, name).granted
+        release(db, covering)
+
+
+def test_an_observed_table_has_a_covering_resource_too(db: Database, t: str) -> None:
+    protect(db, "public.t", "row:{id}", p_mode="observe")
+    writer = db.connect("app")
+    present(writer, acquire(db, "all rows"))
+    writer.execute(ALL)
+    writer.execute("truncate public.t")
+    writer.commit()
+    assert db.execute("select count(*) from fence.violations") == [(0,)]
