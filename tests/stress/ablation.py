@@ -28,11 +28,17 @@ def no_takeover_lock(db: Database) -> None:
     no_key(db)
 
 
+def no_covering_share(db: Database) -> None:
+    """Writers of single rows look at what covers them and lock nothing."""
+    edit(db, "fence._check_covering", "for key share", "")
+
+
 ABLATIONS: dict[str, Callable[[Database], None]] = {
     "no key": no_key,
     "no share": no_share,
     "no update lock": no_update_lock,
     "no takeover lock": no_takeover_lock,
+    "no covering share": no_covering_share,
 }
 
 

@@ -27,6 +27,9 @@ class Guarded:
     resource: Callable[[Row], str]
     writes: str = "many"
     token_column: str | None = None
+    #: The resource whose holder may write every row, and what the names of the rows' resources begin with.
+    covering: str | None = None
+    covers: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ KINDS = {
     "stale": "G2: a row was written under a token although a newer one had been granted before the commit",
     "unclaimed": "G3: a row was written without a claim on its resource",
     "disorder": "G1: a token was granted that is not above every earlier one of its resource",
-    "usurped": "a lease was granted while its predecessor was live",
+    "usurped": "a lease was granted while its predecessor, or the one that covers it, was live",
     "revived": "a lease that was closed was opened again, or got another secret, without a new token",
     "repeated": "once, sequenced: a second write under one token, or a sequence that did not go up",
     "misstamped": "the token column does not hold the token that the row was written under",
@@ -113,6 +116,11 @@ class Checker:
             self._report("disorder", transaction, resource, token)
         if old is not None and old["secret_hash"] is not None and str(old["expires_at"]) > str(new["acquired_at"]):
             self._report("usurped", transaction, resource, token)
+        for guard in self.tables.values():
+            if guard.covering and resource.startswith(guard.covers):
+                over = self._leases.get(guard.covering)
+                if over and over["secret_hash"] is not None and str(over["expires_at"]) > str(new["acquired_at"]):
+                    self._report("usurped", transaction, resource, token)
         self._newest[resource] = max(token, newest or token)
 
     def _judge(self, transaction: Transaction) -> None:
@@ -132,7 +140,8 @@ class Checker:
             self.writes[change.table] += 1
             for resource in resources(guard, change):
                 touched[change.table, resource] = guard
-                self._row(transaction, guard, change, resource, claimed[resource])
+                tokens = claimed[resource] | (claimed[guard.covering] if guard.covering else set())
+                self._row(transaction, guard, change, resource, tokens)
         for (table, resource), guard in touched.items():
             if guard.writes != "many" and claimed[resource]:
                 self._turn(transaction, table, resource, max(claimed[resource]), sequences[resource], guard.writes)
@@ -141,7 +150,7 @@ class Checker:
     def _row(self, transaction: Transaction, guard: Guarded, change: Change, resource: str, tokens: set[int]) -> None:
         if not tokens:
             self._report("unclaimed", transaction, resource, None)
-        elif min(tokens) < self._newest.get(resource, 0):
+        elif min(tokens) < max(self._newest.get(name, 0) for name in (resource, guard.covering or resource)):
             self._report("stale", transaction, resource, min(tokens))
         if guard.token_column and change.new is not None and guard.resource(change.new) == resource:
             stamped = change.new[guard.token_column]

@@ -22,6 +22,9 @@ GUARDED: Mapping[str, Guarded] = {
     "public.tree": Guarded(lambda row: f"tree:{row['tenant']}"),
     "public.once": Guarded(lambda row: f"once:{row['id']}", writes="once"),
     "public.numbered": Guarded(lambda row: f"numbered:{row['id']}", writes="sequenced"),
+    "public.bulk": Guarded(
+        lambda row: f"bulk:{row['id']}", token_column="stamp", covering="all of bulk", covers="bulk:"
+    ),
 }
 _PROTECT: Mapping[str, tuple[str, str]] = {
     "public.single": ("single:{id}", ", p_token_column => 'stamp'"),
@@ -30,6 +33,10 @@ _PROTECT: Mapping[str, tuple[str, str]] = {
     "public.tree": ("tree:{tenant}", ", p_expiry => 'until_superseded'"),
     "public.once": ("once:{id}", ", p_writes => 'once'"),
     "public.numbered": ("numbered:{id}", ", p_writes => 'sequenced'"),
+    "public.bulk": (
+        "bulk:{id}",
+        ", p_covering => 'all of bulk', p_token_column => 'stamp', p_expiry => 'until_superseded'",
+    ),
 }
 _SCHEMA = (
     f"create table {CLAIMED} (resource text not null, token bigint not null, sequence bigint)",
@@ -43,6 +50,7 @@ _SCHEMA = (
     "create table public.tree_2b partition of public.tree_2 for values in ('b')",
     "create table public.once (id int primary key, body int)",
     "create table public.numbered (id int primary key, body int)",
+    "create table public.bulk (id int primary key, body int, stamp bigint)",
 )
 RECORDED = (LEASES, CLAIMED)
 
@@ -51,7 +59,7 @@ def make(db: Database) -> None:
     """Create, fill and protect the tables."""
     for statement in _SCHEMA:
         db.execute(statement)
-    for table in ("single", "whole", "once", "numbered"):
+    for table in ("single", "whole", "once", "numbered", "bulk"):
         db.execute(f"insert into public.{table} (id, body) select n, 0 from generate_series(1, {max(IDS)}) n")
     for tenant in TENANTS:
         for region in REGIONS:
@@ -182,6 +190,22 @@ def _numbered(choose: Choose, version: int) -> Write:
     )
 
 
+def _bulk(choose: Choose, version: int) -> Write:
+    """Single rows under their own leases, and all of them under the covering one."""
+    number = choose.choice(IDS)
+    if choose.random() < 0.6:
+        return Write(frozenset({f"bulk:{number}"}), "update public.bulk set body = body + 1 where id = %s", (number,))
+    statement = choose.choice(
+        (
+            "update public.bulk set body = body + 1",
+            "update public.bulk set body = 0 where id > 1",
+            "insert into public.bulk select n, 0 from generate_series(1, 3) n "
+            "on conflict (id) do update set body = excluded.body",
+        )
+    )
+    return Write(frozenset({"all of bulk"}), statement)
+
+
 KINDS: Sequence[Callable[[Choose, int], Write]] = (
     _single,
     _single,
@@ -192,6 +216,8 @@ KINDS: Sequence[Callable[[Choose, int], Write]] = (
     _tree,
     _once,
     _numbered,
+    _bulk,
+    _bulk,
 )
 
 

@@ -47,7 +47,12 @@ def test_no_stale_write_gets_in_for_long(stress: Stress, record_property: Callab
 
 @pytest.mark.parametrize(
     ("name", "kind", "many"),
-    [("no share", "stale", 20), ("no takeover lock", "stale", 20), ("no update lock", "usurped", 1)],
+    [
+        ("no share", "stale", 20),
+        ("no takeover lock", "stale", 20),
+        ("no update lock", "usurped", 1),
+        ("no covering share", "stale", 1),
+    ],
 )
 def test_the_checker_notices_a_missing_lock(stress: Stress, name: str, kind: str, many: int) -> None:
     """Without a part of the lock, soon. Of a takeover's two locks either is enough for G2: without both, stale ones."""
