@@ -19,6 +19,7 @@ from pyfence.cli._leases import history, leases, revoke
 from pyfence.cli._migrate import migrate
 from pyfence.cli._output import say, tell_failure, write
 from pyfence.cli._roles import role
+from pyfence.cli._roll_out import exempt, prune, violations
 from pyfence.cli._run import run as run_command
 from pyfence.cli._settings import Settings, shared_options
 from pyfence.cli._shows import bench, demo
@@ -50,8 +51,8 @@ def app() -> None:
     """
 
 
-_GUARDS = (protect, set_mode, unprotect, doctor, repair)
-_LEASES = (status, leases, history, revoke, authority, confirm_lineage)
+_GUARDS = (protect, set_mode, unprotect, violations, exempt, doctor, repair)
+_LEASES = (status, leases, history, prune, revoke, authority, confirm_lineage)
 for command in (demo, migrate, role, *_GUARDS, *_LEASES, run_command, bench):
     app.add_command(command)
 

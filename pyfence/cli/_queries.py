@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from pyfence._statements import Statement
 
@@ -45,6 +46,28 @@ _TABLE = """\
 select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as "table"
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.oid = %s::pg_catalog.text::pg_catalog.regclass"""
+
+_VIOLATIONS = """\
+select v.role, v.application, v.client::pg_catalog.text as client, v.protected_table, v.code, v.count,
+  v.first_at, v.last_at, v.resource, v.query_id, v.exempt
+from fence.violations v
+where (%s::pg_catalog.text is null or v.protected_table = (
+    select pg_catalog.format('%%I.%%I', n.nspname, c.relname)
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where c.oid = %s::pg_catalog.text::pg_catalog.regclass))
+  and (%s::pg_catalog.interval is null or v.last_at >= pg_catalog.clock_timestamp() - %s::pg_catalog.interval)
+order by v.role, v.application, v.client, v.protected_table, v.code, v.query_id, v.exempt
+limit %s"""
+_EXEMPT = """\
+with wanted (until) as (select {until})
+select w.until from wanted w
+cross join lateral fence.exempt(%s::pg_catalog.text::pg_catalog.regclass, %s::pg_catalog.text::pg_catalog.regrole,
+  w.until, %s::pg_catalog.text) e"""
+_EXEMPT_FOR = _EXEMPT.format(until="pg_catalog.clock_timestamp() + %s::pg_catalog.interval")
+_EXEMPT_UNTIL = _EXEMPT.format(until="%s::pg_catalog.timestamptz")
+_UNEXEMPT = """\
+select fence.unexempt(%s::pg_catalog.text::pg_catalog.regclass, %s::pg_catalog.text::pg_catalog.regrole)"""
+_PRUNE = "select fence.prune(%s::pg_catalog.interval)"
 
 AUDIT = Statement("select a.severity, a.code, a.object, a.detail, a.remedy from fence.audit() a", ())
 _REPAIR = "select fence.repair(%s::pg_catalog.text::pg_catalog.regclass)"
@@ -145,6 +168,31 @@ def guard_of(table: str) -> Statement:
 def full_name(table: str) -> Statement:
     """One value: schema and table, quoted as SQL needs it."""
     return Statement(_TABLE, (table,))
+
+
+def violations(*, table: str | None, since: timedelta | None, limit: int) -> Statement:
+    """Who was let pass and would have been refused, by writer; at most `limit` rows."""
+    return Statement(_VIOLATIONS, (table, table, since, since, limit))
+
+
+def exempt_for(table: str, role: str, length: timedelta, reason: str) -> Statement:
+    """Lets a role pass for so long from now on; the moment at which it ends."""
+    return Statement(_EXEMPT_FOR, (length, table, role, reason))
+
+
+def exempt_until(table: str, role: str, until: datetime, reason: str) -> Statement:
+    """Lets a role pass until a moment; that moment."""
+    return Statement(_EXEMPT_UNTIL, (until, table, role, reason))
+
+
+def unexempt(table: str, role: str) -> Statement:
+    """Ends an exemption."""
+    return Statement(_UNEXEMPT, (table, role))
+
+
+def prune(age: timedelta) -> Statement:
+    """Forgets what is older; how many rows went."""
+    return Statement(_PRUNE, (age,))
 
 
 def revoke(resource: str, reason: str) -> Statement:
