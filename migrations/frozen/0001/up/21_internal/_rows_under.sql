@@ -1,7 +1,7 @@
 -- The leases of single rows under a covering resource.
 create function fence._rows_under(p_covering text) returns setof fence._lease
 language plpgsql
-volatile
+stable
 as $$
 declare
   v_guard record;
