@@ -47,7 +47,7 @@ EVERYTHING = ("guards", "writes", "races", "authority", "errors", "privileges", 
 CATALOG = "privileges/test_properties.py"
 #: Which tests know most about a file, or about what a rule takes away: they run first.
 FIRST: list[tuple[str, tuple[str, ...]]] = [
-    (r"stable:|caller's path|no bound|rights stay|not for replicas|own_tables_triggers", (CATALOG,)),
+    (r"stable:|invoker|caller's path|no bound|rights stay|not for replicas|own_tables_triggers", (CATALOG,)),
     (r"enable always", ("guards/test_replica.py", "privileges", "guards/test_protect.py")),
     (r"truncate", ("guards/test_truncate.py", "writes/test_counted_writes.py", "trees")),
     (r"_fence_(leave|arrive|row)|fence\.moving", ("trees",)),

@@ -19,6 +19,16 @@ MOVING = re.compile(
 )
 #: They read and report, and do so as of the statement that asks.
 READERS = re.compile(r"^_?audit|^_trigger_faults$|^resource_for$|^_recorded_revision$")
+#: Functions that others than the owner may call, and what they must not touch themselves.
+GRANTED = """
+    select p.proname::text, p.prosecdef from pg_proc p where p.pronamespace = 'fence'::regnamespace
+    and exists (select from aclexplode(p.proacl) x where x.grantee <> p.proowner)
+"""
+RELATIONS = "select relname::text from pg_class where relnamespace = 'fence'::regnamespace and relkind = 'r'"
+#: What they need stands in the text of a statement.
+BY_STRINGS = {"_recorded_revision"}
+#: What needs the owner's rights is reached only with the codes of a guard's refusal, that is from a definer.
+WITHIN_DEFINERS = {"_raise"}
 PINNED = "search_path=pg_catalog, pg_temp"
 
 
@@ -140,3 +150,15 @@ def test_pyfences_own_tables_are_guarded_against_every_kind_of_write(db: Databas
     assert set(guards.values()) == {2 + 4 + 8 + 16 + 32}
     growing = {(table, kind) for table, name, kind in found if name == "token_only_grows"}
     assert growing == {("fence._lease", 1 + 16), ("fence._covering", 1 + 16)}
+
+
+def test_what_others_call_runs_with_the_owners_rights_exactly_where_it_needs_them(db: Database) -> None:
+    """It needs them where it names a private table, or a function that is granted to nobody. Not less, and not more."""
+    functions = sources(db)
+    granted = {name for name, _ in db.execute(GRANTED, user="fence_owner")}
+    definers = {name for name, definer in db.execute(GRANTED, user="fence_owner") if definer}
+    tables = [name for (name,) in db.execute(RELATIONS, user="fence_owner")]
+    private = re.compile(rf"\bfence\.(?:(?:{'|'.join(functions.keys() - granted)})\(|(?:{'|'.join(tables)})\b(?! ?\())")
+    needing = {name for name in granted if private.search(functions[name][1])}
+    assert definers - needing == BY_STRINGS
+    assert needing - definers == WITHIN_DEFINERS
