@@ -62,6 +62,27 @@ conn = pg8000.native.Connection(env["PGUSER"], **whereOPTIONS)
 conn.run("{WRITE}")
 """
 
+_JDBC = f"""
+import java.sql.*;
+import java.util.*;
+class Job {{
+  public static void main(String[] args) throws SQLException {{
+    Map<String, String> env = System.getenv();
+    Properties more = new Properties();
+    more.setProperty("user", env.get("PGUSER"));
+    OPTIONS
+    String url = "jdbc:postgresql://" + env.get("PGHOST") + ":" + env.get("PGPORT") + "/" + env.get("PGDATABASE");
+    try (Connection conn = DriverManager.getConnection(url, more)) {{
+      conn.createStatement().executeUpdate("{WRITE}");
+    }} catch (SQLException e) {{
+      System.err.println(e.getSQLState());
+      System.exit(9);
+    }}
+  }}
+}}
+"""
+JDBC = os.environ.get("PYFENCE_JDBC_JAR", "/usr/share/java/postgresql.jar")
+
 #: Name on the page -> the command; and, for those that do not read PGOPTIONS, what is put for OPTIONS to pass it on.
 PROGRAMS: dict[str, tuple[list[str], str | None]] = {
     "psql": (["psql", "-Xqc", WRITE], None),
@@ -74,8 +95,13 @@ PROGRAMS: dict[str, tuple[list[str], str | None]] = {
     "postgres.js": (["node", "-e", _POSTGRES_JS], "connection: { options: process.env.PGOPTIONS }"),
     "asyncpg": ([PYTHON, "-c", _ASYNCPG], 'server_settings={"options": os.environ["PGOPTIONS"]}'),
     "pg8000": ([PYTHON, "-c", _PG8000], ', startup_params={"options": env["PGOPTIONS"]}'),
+    "JDBC": (
+        ["java", "-cp", JDBC, "PROGRAM", _JDBC],
+        'more.setProperty("options", env.get("PGOPTIONS"));',
+    ),
 }
 _IS_THERE = {
+    "JDBC": ["test", "-e", JDBC],
     "Perl DBD::Pg": ["perl", "-MDBD::Pg", "-e", "1"],
     "node-postgres": ["node", "-e", "require('pg')"],
     "postgres.js": ["node", "-e", "require('postgres')"],
@@ -117,6 +143,10 @@ def test_under_run(run: Runner, tmp_path: Path, name: str) -> None:
     names = {"SCRIPT": str(script), "DUMP": str(dump), "DATABASE": run.variables["PGDATABASE"]}
     command = [names.get(word, word) for word in command]
     ignoring = [word.replace("OPTIONS", "") if "$$new$$" in word else word for word in command]
+    if "PROGRAM" in command:  # Java reads a program from a file only
+        program = tmp_path / "Job.java"
+        program.write_text(ignoring.pop())
+        ignoring = [word.replace("PROGRAM", str(program)) for word in ignoring]
     before = body(run.db)
 
     alone = subprocess.run(
@@ -131,6 +161,9 @@ def test_under_run(run: Runner, tmp_path: Path, name: str) -> None:
         assert "LF004" in errors
         assert body(run.db) == before
         command = [word.replace("OPTIONS", passed_on, 1) if "$$new$$" in word else word for word in command]
+        if "PROGRAM" in command:
+            program.write_text(command.pop())
+            command = [word.replace("PROGRAM", str(program)) for word in command]
     run(command=command)
     assert body(run.db) == ([("old",)] if name == "pg_restore" else [("new",)])
 
