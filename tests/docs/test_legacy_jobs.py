@@ -80,6 +80,29 @@ def reader(db: Database, tmp_path: Path) -> Reader:
 
 
 @needs_psql
+def test_index(reader: Reader, db: Database) -> None:
+    (reader.folder / "import.sql").write_text("insert into ledger (day, amount) values ('2026-12-01', 160);\n")
+    (shown,) = reader.read("index.md")
+    assert db.execute("select sum(amount) from public.ledger") == [(10 + 20 + 40 + 80 + 160,)]
+    seen = db.execute("select role, exempt, count from fence.violations where code = 'LF004' order by exempt")
+    assert seen == [("outsider", False, 1), ("outsider", True, 1)]
+    with pytest.raises(psycopg.DatabaseError) as refused:
+        db.execute("insert into public.ledger (day, amount) values ('2026-12-02', 1)", user="outsider")
+    diag = refused.value.diag
+    assert shown == f"ERROR:  {diag.message_primary}\nDETAIL:  {diag.message_detail}\n"
+
+
+@needs_psql
+def test_rollout(reader: Reader, db: Database) -> None:
+    (reader.folder / "import.sql").write_text("update invoice set state = 'imported' where id = 1;\n")
+    reader.read("rollout.md")
+    rows = db.execute("select state from public.invoice order by id")
+    assert rows == [("imported",), ("sent",), ("closed",), ("sent",)]
+    assert db.execute("select distinct mode from fence.protected_tables") == [("enforce",)]
+    assert db.execute("select customer from public.note order by id") == [(3,), (4,), (5,), (6,)]
+
+
+@needs_psql
 def test_run(reader: Reader, db: Database) -> None:
     (reader.folder / "nightly.sql").write_text("select 1;\n")
     nightly = reader.folder / "nightly.sh"
