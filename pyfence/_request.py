@@ -41,8 +41,8 @@ class Request:
         if isinstance(answer, Holder):
             self._holder = answer
             return None
-        _telemetry.granted()
         state = LeaseState(answer, ttl=self._ttl, sent=sent)
+        _telemetry.granted(state.resource, state.token)
         state.watch(backend.timekeeper)
         return state
 

@@ -140,7 +140,7 @@ class LeaseState:
         """
         with self._lock:
             self._sent, self._deadline, self._expires_at = sent, sent + ttl, expires_at
-        _telemetry.renewed()
+        _telemetry.renewed(self.resource, self.token)
 
     def lose(self, reason: LossReason) -> None:
         """Marks the lease as lost, once and for good, and tells whoever asked to be told."""

@@ -1,4 +1,4 @@
-"""Spans and counters, where the application has OpenTelemetry's API installed; without it, nothing.
+"""Spans and counters, where the application has OpenTelemetry's API installed; the same in words for logging.
 
 Spans are `pyfence.acquire` and `pyfence.transaction`; counted are `pyfence.leases.granted`, `.renewed` and `.lost`, and
 `pyfence.refused`. Names of resources are on spans only, since there may be many; tokens and secrets are nowhere.
@@ -6,12 +6,14 @@ Spans are `pyfence.acquire` and `pyfence.transaction`; counted are `pyfence.leas
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 _NAME = "pyfence"
+log = logging.getLogger(_NAME)
 _COUNTERS = {
     "pyfence.leases.granted": "Leases granted to this process",
     "pyfence.leases.renewed": "Renewals that succeeded",
@@ -61,13 +63,15 @@ def span(name: str, *resources: str) -> Iterator[None]:
             raise
 
 
-def granted() -> None:
+def granted(resource: str, token: int) -> None:
     """A lease was granted."""
+    log.debug("lease %r granted, token %d", resource, token)
     _count("pyfence.leases.granted")
 
 
-def renewed() -> None:
+def renewed(resource: str, token: int) -> None:
     """A lease was renewed."""
+    log.debug("lease %r renewed, token %d", resource, token)
     _count("pyfence.leases.renewed")
 
 
@@ -76,9 +80,10 @@ def lost(reason: str) -> None:
     _count("pyfence.leases.lost", reason=reason)
 
 
-def refused(code: str) -> None:
+def refused(code: str | None, message: str) -> None:
     """The database refused a call or a write with one of pyfence's codes."""
-    _count("pyfence.refused", code=code)
+    log.info("refused with %s: %s", code, message)
+    _count("pyfence.refused", code=code or "unknown")
 
 
 def _count(name: str, **labels: str) -> None:

@@ -255,5 +255,5 @@ def translated(*, resource: str | None = None) -> Iterator[None]:
         error = from_driver(exc, resource=resource)
         if error is None:
             raise
-        _telemetry.refused(error.sqlstate or "unknown")
+        _telemetry.refused(error.sqlstate, error.message)
         raise error from exc

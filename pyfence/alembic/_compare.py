@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import alembic.util
+import psycopg
 from alembic.autogenerate import comparators
 from alembic.autogenerate.api import AutogenContext
 from alembic.operations import ops
 from sqlalchemy import Connection, Table
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.sql.elements import quoted_name
 
 from pyfence._migration_ops import SCHEMA
-from pyfence.alembic._ops import ProtectOp, SetProtectionOp, UnprotectOp
+from pyfence.alembic._ops import ROLE_HINT, ProtectOp, SetProtectionOp, UnprotectOp
+from pyfence.errors import FenceError
 from pyfence.sqlalchemy._protection import DEFAULTS, Options, Protection, is_marked, protection_of
 
 # The tables by their present names: the registry's are those of the time when they were protected.
@@ -63,7 +66,12 @@ def _compare(context: AutogenContext, upgrade_ops: ops.UpgradeOps, schemas: set[
         return _continue()
     default = context.dialect.default_schema_name or "public"
     _leave_fence_alone(context, upgrade_ops, default)
-    guards = _guards(context.connection)
+    try:
+        guards = _guards(context.connection)
+    except ProgrammingError as exc:
+        if isinstance(exc.orig, psycopg.errors.InsufficientPrivilege):
+            raise FenceError("this role may not see which tables are protected", hint=ROLE_HINT) from exc
+        raise
     for position, op in reversed(list(enumerate(upgrade_ops.ops))):
         if isinstance(op, ops.DropTableOp) and (guard := guards.pop((op.schema or default, op.table_name), None)):
             upgrade_ops.ops.insert(position, _unprotect(op.table_name, op.schema, guard))

@@ -10,9 +10,11 @@ import psycopg
 from alembic.operations import MigrateOperation, Operations
 
 from pyfence._migration_ops import run_raw
-from pyfence.errors import BadArgument, SchemaMismatch, translated
+from pyfence.errors import BadArgument, FenceError, SchemaMismatch, translated
 from pyfence.sqlalchemy import _ddl
 from pyfence.sqlalchemy._protection import Options
+
+ROLE_HINT = "Give the role that migrates what it needs: pyfence role add ROLE --as admin"
 
 
 class _TableOp(MigrateOperation):
@@ -237,3 +239,7 @@ def _installed() -> Iterator[None]:
         raise SchemaMismatch(
             "this database has no pyfence schema, or an older one", hint="Run first: pyfence migrate up"
         ) from exc
+    except psycopg.errors.InsufficientPrivilege as exc:
+        if exc.diag.message_hint:  # it is not the table's owner; the database says what to do
+            raise
+        raise FenceError("this role may not protect tables", detail=exc.diag.message_primary, hint=ROLE_HINT) from exc

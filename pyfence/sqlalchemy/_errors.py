@@ -47,7 +47,7 @@ _CLASSES: dict[type[FenceError], type[Refusal]] = {}
 def refusal(error: FenceError, driver: BaseException, statement: str | None = None, parameters: Any = None) -> Refusal:
     """The exception of both kinds for one of pyfence's that came from the driver."""
     kind = type(error)
-    _telemetry.refused(error.sqlstate or "unknown")
+    _telemetry.refused(error.sqlstate, error.message)
     if kind not in _CLASSES:
         _CLASSES[kind] = type(kind.__name__, (Refusal, kind), {"__module__": __name__, "__doc__": kind.__doc__})
     return _CLASSES[kind](error, driver, statement, parameters)

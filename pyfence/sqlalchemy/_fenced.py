@@ -51,6 +51,7 @@ class Fenced:
         # Where the claims were presented: they are gone when that transaction or savepoint is.
         self._presented: WeakKeyDictionary[Connection, Transaction] = WeakKeyDictionary()
         self._refused: Exception | None = None
+        self._owed = False
         if not leases:
             raise BadArgument("no lease to present", hint="Pass at least one lease.")
         claims_of(leases)
@@ -85,6 +86,7 @@ class Fenced:
             self._listen(core, "after_begin", self._session_began)
         else:
             self._listen(core, "begin", self._connection_begins)
+            self._listen(core, "begin_twophase", self._connection_begins_twophase)
             self._listen(core, "before_cursor_execute", self._statement_comes)
         try:
             if core.in_transaction():
@@ -122,7 +124,7 @@ class Fenced:
         # The driver begins with its first statement, which this is. An exception here would leave SQLAlchemy without a
         # transaction to roll back, so it waits for the first statement of the caller's.
         self._presented.pop(connection, None)
-        self._refused = None
+        self._refused, self._owed = None, False
         try:
             present(connection, claims_of(self._leases))
         except Exception as exc:
@@ -130,8 +132,14 @@ class Fenced:
             if not connection.invalidated:
                 connection.connection.rollback()
 
+    def _connection_begins_twophase(self, connection: Connection, xid: object) -> None:
+        # The driver wants to send the begin itself: the first statement of the caller's brings the claims.
+        self._presented.pop(connection, None)
+        self._refused, self._owed = None, True
+
     def _statement_comes(self, connection: Connection, *_: object) -> None:
         if self._refused is not None:
             raise self._refused
-        if connection in self._presented:
+        if self._owed or connection in self._presented:
             self._present(connection)
+            self._owed = False

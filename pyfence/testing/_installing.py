@@ -40,8 +40,9 @@ def install(target: Target, *, clients: Iterable[str] = (), admins: Iterable[str
             for name in names:
                 for statement in connection.exec_driver_sql(_ROLE_GRANTS, (name, kind)).scalars().all():
                     _run(connection, statement)
-                _run(connection, f'grant usage on schema fence_testing to "{name}"')
-                _run(connection, f'grant execute on function fence_testing.expire(text) to "{name}"')
+                role_name = '"' + name.replace('"', '""') + '"'
+                _run(connection, f"grant usage on schema fence_testing to {role_name}")
+                _run(connection, f"grant execute on function fence_testing.expire(text) to {role_name}")
         connection.exec_driver_sql("select pg_catalog.set_config('role', %s, true)", (role,))
 
 

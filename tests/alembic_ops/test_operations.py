@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import alembic.command
 import psycopg
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import pyfence
 import pyfence.alembic
+from pyfence import migrate
 
 CREATE = "op.execute('create table report (id bigint primary key, body text, token bigint)')"
 
@@ -117,7 +119,7 @@ def test_an_asynchronous_environment(db: Database) -> None:
     writer = db.connect("app")
     writer.execute("insert into public.busy values (1)")
 
-    def migrate(connection: sa.Connection) -> None:
+    def change(connection: sa.Connection) -> None:
         op = Operations(MigrationContext.configure(connection))
         op.protect("report", "report:{id}")
         op.set_protection("report", writes="once")
@@ -129,8 +131,20 @@ def test_an_asynchronous_environment(db: Database) -> None:
     async def run() -> None:
         engine = create_async_engine("postgresql+psycopg://", connect_args=conninfo_to_dict(db.url("app_owner")))
         async with engine.begin() as connection:
-            await connection.run_sync(migrate)
+            await connection.run_sync(change)
         await engine.dispose()
 
     asyncio.run(run())
     assert guard(db) == [("report:{id}", "enforce", "reject", "once")]
+
+
+def test_a_role_without_rights_is_told_which(empty_db: Database, tmp_path: Path) -> None:
+    migrate.up(empty_db.url("fence_owner"))
+    application = Application(empty_db, tmp_path / "app")
+    application.table(info={"fence": "report:{id}"})
+    with pytest.raises(pyfence.FenceError, match="role add ROLE --as admin"):
+        application.autogenerate()
+    by_hand = Application(empty_db, tmp_path / "by hand")
+    by_hand.write(f"{CREATE}\nop.protect('report', 'report:{{id}}')")
+    with pytest.raises(pyfence.FenceError, match="role add ROLE --as admin"):
+        by_hand.upgrade()

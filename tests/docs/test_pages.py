@@ -76,25 +76,27 @@ def test_alembic(empty_db: Database, tmp_path: Path) -> None:
     url = empty_db.url("fence_owner").replace("postgresql://", "postgresql+psycopg://")
     (tmp_path / "alembic.ini").write_text(f"{ini}prepend_sys_path = .\nsqlalchemy.url = {url}\n")
 
-    def alembic(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "alembic", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    alembic("upgrade", "fence@head")
-    alembic(
-        "revision", "--autogenerate", "--head", "base", "--version-path", "migrations/versions", "--rev-id", "first"
-    )
-    first = next((tmp_path / "migrations" / "versions").glob("first*")).read_text()
-    assert generated.strip() in first.replace("'", '"')
-    alembic("upgrade", "heads")
-    assert "No new upgrade operations" in alembic("check")
     body = "\n".join(f"    {line}" for line in by_hand.splitlines())
     head = "from alembic import op\nrevision = 'second'\ndown_revision = 'first'\n\ndef upgrade():\n"
-    (tmp_path / "migrations" / "versions" / "second.py").write_text(head + body)
-    alembic("upgrade", "heads")
+    commands = [
+        ["upgrade", "fence@head"],
+        ["revision", "--autogenerate", "--head", "base", "--version-path", "migrations/versions", "--rev-id", "first"],
+        ["upgrade", "heads"],
+        ["check"],
+    ]
+    program = f"""
+import pathlib
+from alembic.config import main
+for command in {commands!r}:
+    main(argv=command)
+pathlib.Path("migrations/versions/second.py").write_text({head + body!r})
+main(argv=["upgrade", "heads"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = next((tmp_path / "migrations" / "versions").glob("first*")).read_text()
+    assert generated.strip() in first.replace("'", '"')
+    assert "No new upgrade operations" in done.stdout
     assert empty_db.execute("select from fence.protected_tables", user="fence_owner") == []
 
 

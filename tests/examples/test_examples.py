@@ -116,8 +116,6 @@ def python(program: str, *arguments: str) -> tuple[str, ...]:
 
 def test_nightly_report(stage: Stage) -> None:
     assert stage.run(*python("nightly_report.py", DAY)) == (0, f"{DAY}: 42\n")
-    assert stage.run(*python("nightly_report.py", DAY))[0] == 0  # again: the same report, under a newer token
-    stage.db.execute("delete from public.sale", user="outsider")
     stage.stop_readers()
     process = stage.start(*python("nightly_report.py", DAY))
     stage.wait_for_reader()

@@ -290,6 +290,16 @@ def test_two_phase_transactions(db, engine, lease) -> None:
         session.get_one(Report, 1).body = "prepared"
         session.commit()
     assert bodies(db)[1] == "prepared"
+    with engine.connect() as conn, fenced(conn, lease):
+        for body in ("first", "second"):
+            with conn.begin_twophase():
+                conn.execute(SET_1.values(body=body))
+            with conn.begin():
+                conn.execute(SET_1.values(serial=1))
+        supersede(db)
+        with pytest.raises(pyfence.StaleToken), conn.begin_twophase():
+            conn.execute(SET_1.values(body="x"))
+    assert bodies(db)[1] == "second"
 
 
 def test_a_session_that_joins_an_outer_transaction(db, engine, lease) -> None:
