@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -86,6 +87,17 @@ def test_environ_and_options_of_a_lease(run: Runner, db: Database, monkeypatch: 
         assert lost.value.reason == "released"
     with sqlstate("LF001"), db.connect("app", autocommit=True, options=options) as conn:
         conn.execute(WRITE)
+
+
+def test_environ_of_an_async_lease(run: Runner, db: Database) -> None:
+    async def work() -> str:
+        async with pyfence.AsyncFence(db.url("app")) as fence, fence.lease(RESOURCE) as lease:
+            with db.connect("app", autocommit=True, options=lease.libpq_options()) as conn:
+                conn.execute(WRITE)
+            return lease.environ()["PYFENCE_TOKEN"]
+
+    token = asyncio.run(work())
+    assert db.execute("select token::text, state from fence.leases") == [(token, "closed")]
 
 
 def test_the_command_inherits_the_three_streams_and_nothing_else(run: Runner) -> None:
