@@ -115,7 +115,7 @@ def test_the_shell(run: Runner) -> None:
 def test_it_waits_for_the_whole_group_and_holds_the_lease_so_long(run: Runner, tmp_path: Path) -> None:
     end = tmp_path / "end"
     background = f"(while ! test -e {end}; do sleep 0.02; done; echo late) & echo $$; exit 3"
-    with run.start("--ttl", "3", command=shell(background)) as started:
+    with run.start("--ttl", "6", "--grace", "0.5", command=shell(background)) as started:
         wait_until_gone(started.child)
         with run.db.connect("app", autocommit=True) as conn:
             ((expiry,),) = conn.execute("select expires_at from fence.acquire(%s)", (RESOURCE,)).fetchall()
