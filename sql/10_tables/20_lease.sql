@@ -9,6 +9,7 @@ create table fence._lease (
   token bigint not null,
   secret_hash bytea,
   owner text not null,
+  granted_to text,
   ttl interval not null,
   acquired_at timestamptz not null,
   expires_at timestamptz not null,
@@ -19,11 +20,14 @@ create table fence._lease (
   constraint _lease_resource_token_key unique (resource, token)
 ) with (fillfactor = 50);
 
+create index _lease_granted_to_idx on fence._lease (granted_to) where secret_hash is not null;
+
 comment on table fence._lease is 'One row per resource ever acquired: its newest token and, while it is open, its holder.';
 comment on column fence._lease.token is 'The newest token ever granted for the resource. Only grows.';
 comment on column fence._lease.secret_hash is 'sha256 of the holder''s secret. Null: the lease is closed (released, revoked, or expired and asked for).';
 comment on column fence._lease.ttl is 'What acquire was asked for; a renewal without a ttl of its own uses it.';
 comment on column fence._lease.lineage is 'The authority''s lineage at the grant. Not the present one: not live.';
+comment on column fence._lease.granted_to is 'session_user of the grant: what fence.allow counts by. The owner is only a label.';
 comment on column fence._lease.entered is 'The transaction that fence.enter granted it to: live in that one only. Null: an ordinary lease.';
 comment on constraint _lease_resource_token_key on fence._lease is
   'Makes the token a key column: a takeover waits for guarded transactions, a heartbeat does not.';

@@ -5,9 +5,9 @@
 -- passes and the next try gets in.
 -- A row's lease is not granted while the resource that covers it is held ('held': it describes that one), and a covering one not while rows are being
 -- written; it ends their leases.
--- Locks, in order: as fence._lineage; as fence._row_side; the lease row FOR UPDATE SKIP LOCKED; as fence._covering_side; where the row is held,
+-- Locks, in order: as fence._check_allowance; as fence._lineage; as fence._row_side; the lease row FOR UPDATE SKIP LOCKED; as fence._covering_side; where the row is held,
 -- the row FOR NO KEY UPDATE SKIP LOCKED.
--- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument; 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
+-- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
 create function fence.acquire(
   p_resource text,
   p_ttl interval default '30 seconds',
@@ -47,6 +47,7 @@ begin
       'Use a short label such as host:pid.');
   end if;
   perform fence._begin_lease_change(p_ttl);
+  perform fence._check_allowance(p_resource);
   v_lineage := fence._lineage();
   if current_setting('transaction_isolation') <> 'read committed' then  -- a snapshot that does not know what covers what gets 40001
     perform from fence._covering c where c.resource = '' for share;
@@ -69,8 +70,8 @@ begin
   loop
     select l.* into v_lease from fence._lease l where l.resource = p_resource;
     if not found then
-      insert into fence._lease as l (resource, token, secret_hash, owner, ttl, acquired_at, expires_at, lineage)
-      select p_resource, fence._next_token(v_above), sha256(convert_to(v_secret, 'UTF8')), v_owner, p_ttl, c.now, c.now + p_ttl, v_lineage
+      insert into fence._lease as l (resource, token, secret_hash, owner, granted_to, ttl, acquired_at, expires_at, lineage)
+      select p_resource, fence._next_token(v_above), sha256(convert_to(v_secret, 'UTF8')), v_owner, session_user, p_ttl, c.now, c.now + p_ttl, v_lineage
       from (select clock_timestamp() as now) c
       on conflict do nothing
       returning l.* into v_lease;
@@ -96,7 +97,7 @@ begin
         end if;
         update fence._lease l
         set token = fence._next_token(greatest(l.token, v_above)), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
-          ttl = p_ttl, acquired_at = c.now, expires_at = c.now + p_ttl, lineage = v_lineage, closed_reason = null,
+          granted_to = session_user, ttl = p_ttl, acquired_at = c.now, expires_at = c.now + p_ttl, lineage = v_lineage, closed_reason = null,
           entered = null
         from (select clock_timestamp() as now) c
         where l.resource = p_resource

@@ -63,7 +63,11 @@ def test_no_row_is_granted_while_the_covering_lease_is_held(db: Database, t: str
 
 @pytest.mark.parametrize("end", [release, lambda db, x: expire(db, x.resource), lambda db, x: revoke(db, x.resource)])
 def test_after_it_row_tokens_start_above_its_own(db: Database, t: str, end: Any) -> None:
-    db.execute("insert into fence._lease select 'row:1', 9007199254740000, null, '', '1 s', now(), now(), 1, 'x'", user="fence_owner")  # fmt: skip  # noqa: E501
+    db.execute(
+        "insert into fence._lease (resource, token, owner, ttl, acquired_at, expires_at, lineage) "
+        "values ('row:1', 9007199254740000, '', '1 s', now(), now(), 1)",
+        user="fence_owner",
+    )
     covering = acquire(db, "all rows")
     assert covering.token > 9007199254740000
     end(db, covering)

@@ -8,7 +8,9 @@ from harness import SUPERUSER, Database, install
 
 #: The longest that a function waits for a lock of its own. `_guard_1` stands for what `protect` generates.
 BOUNDS = {
-    **dict.fromkeys(("acquire", "enter", "exempt", "release", "renew", "renew_all", "revoke", "set_option"), "2s"),
+    **dict.fromkeys(
+        ("acquire", "allow", "enter", "exempt", "release", "renew", "renew_all", "revoke", "set_option"), "2s"
+    ),
     **dict.fromkeys(("present", "present_all", "_define_guard", "_guard_1"), "5s"),
     "_lock_table": "1s",
 }

@@ -1,6 +1,7 @@
 -- What this revision created. Never cascade: what a user built on it stops the removal.
 drop view
   fence._present_lineage,
+  fence.allowances,
   fence.history,
   fence.leases,
   fence.metrics,
@@ -9,6 +10,7 @@ drop view
   fence.violations;
 drop function
   fence.acquire,
+  fence.allow,
   fence.audit,
   fence.confirm_lineage,
   fence.enter,
@@ -39,6 +41,7 @@ drop function
   fence._begin_lineage,
   fence._bound_idle,
   fence._changed,
+  fence._check_allowance,
   fence._check_claim,
   fence._check_claim_arrays,
   fence._check_columns,
@@ -62,6 +65,7 @@ drop function
   fence._equality,
   fence._fingerprint,
   fence._finished,
+  fence._glob_expression,
   fence._highest_known,
   fence._identity_change,
   fence._is_accepted_restart,
@@ -182,4 +186,5 @@ drop table
   fence._history,
   fence._violation,
   fence._exemption,
-  fence._function;
+  fence._function,
+  fence._allowance;

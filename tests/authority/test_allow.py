@@ -1,0 +1,89 @@
+"""fence.allow: which names a role may acquire, and how many at a time."""
+
+from __future__ import annotations
+
+import pytest
+from guards.scene import acquire, ask, expire, release
+from harness import SUPERUSER, Database, sqlstate
+
+
+def allow(db: Database, role: str, pattern: str | None, most: int | None = None) -> None:
+    db.execute("select fence.allow(%s, %s, %s)", (role, pattern, most))
+
+
+def test_a_role_with_rules_may_acquire_those_names_only(db: Database) -> None:
+    acquire(db, "anything")
+    allow(db, "app", "report:*")
+    allow(db, "app", "a.b")
+    for name in ("report:1", "report:", "report:1:2\n", "a.b"):
+        acquire(db, name)
+    for name in ("reports:1", "xreport:1", "axb", "nightly"):
+        with sqlstate("42501") as refused:
+            ask(db, name)
+        assert "report:*" in refused.diag.message_detail
+    with sqlstate("42501"):
+        db.execute("select fence.enter('nightly')", user="app")
+    assert db.execute("select granted from fence.acquire('nightly')") == [(True,)]
+    for pattern in ("report:*", "a.b"):
+        allow(db, "app", pattern, 0)
+    acquire(db, "reports:1")
+
+
+def test_a_member_of_a_role_is_bound_by_its_rules(db: Database) -> None:
+    db.execute("create role team", user=SUPERUSER)
+    try:
+        db.execute("grant team to app", user=SUPERUSER)
+        allow(db, "team", "team:*")
+        acquire(db, "team:1")
+        with sqlstate("42501"):
+            ask(db, "nightly")
+        allow(db, "app", "nightly")
+        acquire(db, "nightly")
+        assert db.execute("select granted from fence.acquire('other')", user=SUPERUSER) == [(True,)]
+    finally:
+        db.execute("revoke team from app", user=SUPERUSER)
+        db.execute("drop role team", user=SUPERUSER)
+
+
+def test_a_role_may_hold_so_many_at_a_time(db: Database) -> None:
+    allow(db, "app", "job:*", 2)
+    first, _second = acquire(db, "job:1"), acquire(db, "job:2")
+    with sqlstate("53400"):
+        ask(db, "job:3")
+    assert ask(db, "job:1").reason == "held", "what it holds already is no new one"
+    release(db, first)
+    acquire(db, "job:3")
+    expire(db, "job:2")
+    acquire(db, "job:1")
+    allow(db, "app", "job:*")
+    acquire(db, "job:4")
+
+
+def test_the_last_one_is_not_given_twice(db: Database) -> None:
+    allow(db, "app", "job:*", 1)
+    first, second = db.connect("app"), db.connect("app")
+    first.execute("select * from fence.acquire('job:1')")
+    waiting = db.start_blocked(second, "select * from fence.acquire('job:2')", by=first)
+    first.commit()
+    with sqlstate("53400"):
+        waiting.result(10)
+
+
+@pytest.mark.parametrize(
+    ("role", "pattern", "most"),
+    [("app", None, None), ("app", "", None), ("app", "x", -1), ("app", "x", 0), (None, "x", 1)],
+)
+def test_rules_that_say_nothing(db: Database, role: str | None, pattern: str | None, most: int | None) -> None:
+    with sqlstate("LF010"):
+        db.execute("select fence.allow(%s::regrole, %s, %s)", (role, pattern, most))
+    assert db.execute("select * from fence.allowances") == []
+
+
+def test_only_an_administrator_allows(db: Database) -> None:
+    for user in ("app", "monitor", "outsider"):
+        with sqlstate("42501"):
+            db.execute("select fence.allow('app', '*')", user=user)
+    allow(db, "app", "report:*", 3)
+    assert db.execute("select role, pattern, max_leases, allowed_by from fence.allowances", user="monitor") == [
+        ("app", "report:*", 3, "app_owner")
+    ]
