@@ -152,57 +152,61 @@ class IdleConnections(Generic[C]):
 
     def take(self) -> C | None:
         """A connection that looks alive, or None where a new one has to be opened."""
-        while True:
-            with self._changed:
-                if self._closed:
-                    raise BadArgument("this Fence is closed")
-                if not self._idle:
-                    return None
+        with self._changed:
+            if self._closed:
+                raise BadArgument("this Fence is closed")
+            while self._idle:
                 conn = self._idle.pop()
-            if is_usable(conn):
-                return conn
-            conn.pgconn.finish()
+                if is_usable(conn):
+                    return conn
+                conn.pgconn.finish()
+            return None
 
     def take_or_open(self, open_: Callable[[], C], deadline: float) -> C:
         """A connection from the stack, or a new one; ConnectionTimeout at `deadline`.
 
         A new one is opened in a thread: libpq's own timeout counts whole seconds, from two, for each address, and not
-        the look-up of the name. It goes to the stack, for whoever waits first: where it comes too late for this call,
-        it is there for the next one.
+        the look-up of the name. Where it comes too late for this call, it goes to the stack, for the next one.
         """
         conn = self.take()
         if conn is not None:
             return conn
         failures: list[BaseException] = []
+        wanted = True
 
         def work() -> None:
             try:
-                self.give(open_())
+                conn = open_()
             except BaseException as exc:
                 with self._changed:
                     failures.append(exc)
                     self._changed.notify_all()
+                return
+            with self._changed:
+                if wanted or self._waiting:
+                    self.give(conn)
+                else:  # its caller has got another one meanwhile
+                    conn.pgconn.finish()
 
         with self._changed:
             self._waiting += 1
-        try:
             try:
-                threading.Thread(target=work, name="pyfence-connect", daemon=True).start()
-            except RuntimeError:  # the interpreter is shutting down: no new threads
-                return open_()
-            while True:
-                with self._changed:
-                    if not self._changed.wait_for(
-                        lambda: self._idle or self._closed or failures, max(0.0, deadline - now())
-                    ):
+                try:
+                    threading.Thread(target=work, name="pyfence-connect", daemon=True).start()
+                except RuntimeError:  # the interpreter is shutting down: no new threads
+                    return open_()
+                while True:
+                    conn = self.take()
+                    if conn is not None:
+                        wanted = False
+                        return conn
+                    if failures:
+                        raise failures[0]
+                    left = deadline - now()
+                    if left <= 0:
                         raise psycopg.errors.ConnectionTimeout("no connection in time")
-                conn = self.take()
-                if conn is not None:
-                    return conn
-                if failures:
-                    raise failures[0]
-        finally:
-            with self._changed:
+                    self._changed.wait(left)
+            finally:
                 self._waiting -= 1
 
     def give(self, conn: C) -> None:

@@ -18,7 +18,7 @@ log = logging.getLogger("pyfence")
 
 _LARGEST_BATCH = 10_000
 _FIRST_RETRY, _LONGEST_RETRY = 0.05, 1.0  # seconds
-_SHORTEST_TRY, _LONGEST_TRY = 0.5, 5.0  # seconds
+_SHORTEST_TRY, _LONGEST_TRY = 1.0, 5.0  # seconds
 
 
 class Renewer:

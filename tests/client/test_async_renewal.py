@@ -37,10 +37,10 @@ def test_a_body_that_blocks_the_loop_keeps_its_lease(db: Database, report: str) 
 
 def test_four_threads_that_compute_keep_the_leases(db: Database, report: str) -> None:
     """A sync and an async one; the loop is blocked for as long, too."""
-    ttl = 2.0
+    ttl = 3.0
 
     def compute() -> None:
-        end = time.monotonic() + 3 * ttl
+        end = time.monotonic() + 2 * ttl
         while time.monotonic() < end:
             sum(n * n for n in range(1000))
 

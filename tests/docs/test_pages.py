@@ -48,6 +48,17 @@ def test_sqlalchemy(db: Database) -> None:
     assert rows == [("third", 3), ("old", 1)]
 
 
+def test_asyncio(db: Database) -> None:
+    run(db, "async.md")
+    assert db.execute("select body from public.report order by id") == [("NEW!",), ("mine!",)]
+
+
+def test_lifecycles(db: Database) -> None:
+    run(db, "lifecycles.md")
+    assert db.execute("select body from public.report order by id") == [("from the parent",), ("from the child",)]
+    assert db.execute("select distinct state from fence.leases") == [("closed",)]
+
+
 MAKO = """
 from alembic import op
 import sqlalchemy as sa
