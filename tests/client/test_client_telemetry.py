@@ -62,6 +62,7 @@ print(json.dumps(out, default=list))
 
 
 def test_spans_and_counters_without_tokens_and_secrets(db: Database, report: str) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="no OpenTelemetry: spans were not looked at; python3 dev.py setup")
     done = subprocess.run([sys.executable, "-c", PROGRAM, db.url("app")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)

@@ -171,6 +171,10 @@ def test_scheduler(stage: Stage) -> None:
 
 
 def test_fastapi_app(stage: Stage) -> None:
+    for module in ("fastapi", "uvicorn", "greenlet"):
+        pytest.importorskip(
+            module, reason=f"{module} is not installed: the web example was not run; python3 dev.py setup"
+        )
     port = _server.free_port()
     process = stage.start(
         sys.executable, "-m", "uvicorn", "fastapi_app:app", "--port", str(port), "--log-level", "error"

@@ -7,6 +7,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import threading
 
 import psycopg
 import pytest
@@ -410,6 +411,36 @@ def test_sequences(db, engine, fence) -> None:
             session.execute(SET_1.values(body="2"))
             session.commit()
     assert bodies(db)[1] == "2"
+
+
+def test_twenty_threads_send_the_same_write_and_it_is_made_once(db, engine, fence) -> None:
+    db.execute("select fence.protect('public.report', 'report:{id}', p_writes => 'sequenced')")
+    lease = fence.acquire("report:1")
+    many = engine_over(db, pool_size=20)
+    start = threading.Barrier(20)
+
+    def send(number: int) -> object:
+        with Session(many) as session:
+            session.connection()
+            start.wait(30)
+            try:
+                changed = fenced_execute(session, SET_1.values(body=str(number)), lease, sequence=1)
+                session.commit()
+            except pyfence.DuplicateWrite as twice:
+                return type(twice.orig)
+            return changed
+
+    outcomes = [call.result(60) for call in [db.in_thread(send, number) for number in range(20)]]
+    assert outcomes.count(1) == 1
+    assert outcomes.count(psycopg.DatabaseError) == 19
+    assert bodies(db)[1] == str(outcomes.index(1))
+    with Session(many) as session:
+        assert fenced_execute(session, SET_1.values(body="next"), lease, sequence=2) == 1
+        session.commit()
+        with pytest.raises((pyfence.DuplicateWrite, pyfence.SequenceError)):  # a late one undoes nothing
+            fenced_execute(session, SET_1.values(body="late"), lease, sequence=1)
+    many.dispose()
+    assert bodies(db)[1] == "next"
 
 
 def test_errors_are_translated_only_where_asked(db, engine, lease) -> None:
