@@ -43,7 +43,8 @@ def say(text: str) -> None:
 class Column:
     """A column of a table: heading, the rows' field, how to write it, and how to colour it.
 
-    `folds`: whether its text may go on in a second line where a terminal is narrow.
+    `folds`: whether its text may go on in a second line where a terminal is narrow. `drawn`: it only draws what
+    another column says, and is left out where there is no terminal.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Column:
         *,
         right: bool = False,
         folds: bool = False,
+        drawn: bool = False,
         style: Style = lambda text: None,
     ) -> None:
         self.heading = heading
         self.field = field
         self.right = right
         self.folds = folds
+        self.drawn = drawn
         self.style = style
         self._text = text
 
@@ -70,10 +73,14 @@ class Column:
 
 
 class Output:
-    """Writes to stdout in the form that the settings ask for. Nothing else in the package prints data."""
+    """Writes to stdout in the form that the settings ask for. Nothing else in the package prints data.
 
-    def __init__(self, settings: Settings) -> None:
+    `to`: where its text goes instead, a piece at a time.
+    """
+
+    def __init__(self, settings: Settings, *, to: Callable[[str], object] | None = None) -> None:
         self._json = settings.json
+        self._write = to or write
 
     def document(self, document: Mapping[str, Any], text: Callable[[], None]) -> None:
         """With --json `document`, else whatever `text` prints."""
@@ -82,16 +89,17 @@ class Output:
         else:
             text()
 
-    def line(self, text: str) -> None:
-        """One line of text."""
-        write(printable(text) + "\n")
+    def line(self, text: str, *, style: str | None = None) -> None:
+        """One line of text, in a rich style where there is a terminal."""
+        text = printable(text)
+        self._write((_styled(text, style) if style and is_terminal() else text) + "\n")
 
     def table(self, columns: Sequence[Column], rows: Sequence[Row], *, title: str | None = None) -> None:
         """A table, with a title where there are several of them."""
-        if _is_terminal(sys.stdout):
-            _rich_table(columns, rows, title)
+        if is_terminal():
+            self._write(_rich_table(columns, rows, title))
         else:
-            write(plain_table(columns, rows, title))
+            self._write(plain_table([column for column in columns if not column.drawn], rows, title))
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Row], title: str | None) -> str:
@@ -111,7 +119,17 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Row], title: str | Non
     return text
 
 
-def _rich_table(columns: Sequence[Column], rows: Sequence[Row], title: str | None) -> None:
+def _styled(text: str, style: str) -> str:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+    with console.capture() as captured:
+        console.print(Text(text, style=style), end="")
+    return captured.get()
+
+
+def _rich_table(columns: Sequence[Column], rows: Sequence[Row], title: str | None) -> str:
     from rich import box
     from rich.cells import cell_len
     from rich.console import Console
@@ -141,11 +159,12 @@ def _rich_table(columns: Sequence[Column], rows: Sequence[Row], title: str | Non
     console.width = max(console.width, needed)  # a terminal narrower than that breaks lines, but nothing is left out
     with console.capture() as captured:
         console.print(table)
-    write("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
-    """Whether lines and colours would be seen as such."""
+def is_terminal() -> bool:
+    """Whether lines and colours on stdout would be seen as such."""
+    stream: TextIO | None = sys.stdout
     if stream is None or not stream.isatty() or os.environ.get("TERM", "") in ("", "dumb", "unknown"):
         return False
     return (stream.encoding or "").lower().replace("-", "") == "utf8"
@@ -153,10 +172,11 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 def write_json(document: Mapping[str, Any]) -> None:
     """One JSON document on stdout. Integers keep every digit; timestamps are ISO 8601 with an offset."""
-    write(json.dumps(document, indent=2, ensure_ascii=True, default=_json_value) + "\n")
+    write(json.dumps(document, indent=2, ensure_ascii=True, default=json_value) + "\n")
 
 
-def _json_value(value: object) -> str:
+def json_value(value: object) -> str:
+    """The form in JSON of what the driver returns and JSON has no word for. Raises TypeError."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     raise TypeError(f"no JSON form for a {type(value).__name__}")

@@ -111,6 +111,30 @@ LEASE_COUNTS = Statement(
     "select l.state, pg_catalog.count(*) as leases from fence.leases l group by l.state order by l.state", ()
 )
 
+# Tables of the schemas that hold a protected one; partitions and inheritance children belong to their parent.
+TABLE_COUNTS = Statement(
+    """\
+select n.nspname as schema_name, pg_catalog.count(*) as tables
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and c.relpersistence <> 't'
+  and not exists (select from pg_catalog.pg_inherits i where i.inhrelid = c.oid)
+  and n.nspname in (select g.schema_name from fence.protected_tables g)
+group by n.nspname
+order by n.nspname""",
+    (),
+)
+REFUSALS = Statement(
+    """\
+select v.protected_table, v.code, pg_catalog.count(*) as count, pg_catalog.count(distinct v.role) as roles,
+  pg_catalog.max(v.at) as last_at
+from fence.violation_events v
+where v.at >= pg_catalog.clock_timestamp() - interval '1 hour'
+group by v.protected_table, v.code
+order by pg_catalog.count(*) desc, v.protected_table, v.code
+limit 20""",
+    (),
+)
+
 _HISTORY = """\
 select e.id, e.at, e.event, e.resource, e.token, e.owner, e.role, e.application, e.client, e.detail
 from (

@@ -6,6 +6,9 @@ from pg_catalog.unnest(array['held', 'expired', 'ended', 'closed', 'superseded l
 union all
 select 'events', 'event', h.event, pg_catalog.count(*)::float8 from fence._history h group by h.event
 union all
+select 'violations_last_hour', 'code', v.code, pg_catalog.count(*)::float8
+from fence._violation v where v.at >= pg_catalog.clock_timestamp() - interval '1 hour' group by v.code
+union all
 select 'guards', 'mode', m.mode, (select pg_catalog.count(*) from fence._guard g where g.mode = m.mode)::float8
 from pg_catalog.unnest(array['enforce', 'observe']) m (mode)
 union all
@@ -19,4 +22,4 @@ select 'seconds_until_first_expiry', null, null,
 from fence.leases l where l.state = 'held';
 
 comment on view fence.metrics is
-  'Numbers for monitoring, one a row: leases by state, events in the history (prune takes them away), guards by mode, guards not armed.';
+  'Numbers for monitoring, one a row: leases by state, events in the history (prune takes them away), violations of the last hour by code, guards by mode, guards not armed.';

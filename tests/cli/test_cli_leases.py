@@ -36,7 +36,17 @@ def test_status_in_json_is_exact(cli: CommandLine, db: Database, report: str) ->
     cli("protect", report, "report:{id}")
     token, _ = acquire(db, "report:1")
     status = cli("status", "--json").json
-    assert set(status) == {"schema_version", "lease_counts", "leases", "truncated", "protected_tables"}
+    assert set(status) == {
+        "schema_version",
+        "authority",
+        "lease_counts",
+        "leases",
+        "truncated",
+        "violations_last_hour",
+        "protected_tables",
+        "coverage",
+        "doctor",
+    }
     assert (status["schema_version"], status["lease_counts"]) == (migrate.head(), {"held": 1})
     (lease,) = status["leases"]
     assert lease["token"] == token
@@ -52,13 +62,11 @@ def test_status_of_a_database_with_nothing_in_it(cli: CommandLine) -> None:
     out = cli("status").out
     assert "leases: none" in out
     assert "protected tables: none" in out
-    assert cli("status", "--json").json == {
-        "schema_version": migrate.head(),
-        "lease_counts": {},
-        "leases": [],
-        "truncated": False,
-        "protected_tables": [],
-    }
+    status = cli("status", "--json").json
+    assert (status["schema_version"], status["authority"]["state"]) == (migrate.head(), "issuing")
+    assert status["doctor"]["errors"] == []
+    empty = ("lease_counts", "leases", "truncated", "violations_last_hour", "protected_tables", "coverage")
+    assert not any(status[name] for name in empty)
 
 
 @pytest.mark.parametrize("schema", [False, True], ids=["no schema", "an empty schema"])

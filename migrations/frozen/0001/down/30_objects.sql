@@ -1,12 +1,14 @@
 -- What this revision created. Never cascade: what a user built on it stops the removal.
 drop view
   fence._present_lineage,
+  fence.accepted_writes,
   fence.allowances,
   fence.history,
   fence.leases,
   fence.metrics,
   fence.options,
   fence.protected_tables,
+  fence.violation_events,
   fence.violations;
 drop function
   fence.acquire,
