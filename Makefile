@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress drivers test-ha
+.PHONY: demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress drivers test-ha test-full
 
 demo test test-matrix test-oldest mutants lint bench setup freeze:
 	$(PYTHON) dev.py $@ $(ARGS)
@@ -13,6 +13,10 @@ freeze-check:
 # The long runs: random load judged by its history, the state machine, guards changed under 64 writers.
 stress:
 	$(PYTHON) dev.py test -m stress -n0 -rP $(ARGS)
+
+# What the default run leaves out of the isolation levels: every one with every other parameter.
+test-full:
+	$(PYTHON) dev.py test -m full $(ARGS)
 
 # Programs and drivers under `pyfence run`: those that are installed, see tests/run/test_run_drivers.py.
 drivers:

@@ -49,6 +49,25 @@ def isolation(request: pytest.FixtureRequest) -> psycopg.IsolationLevel:
     return level
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test at three levels with other parameters, the default run takes a Latin square: every level, every other
+    combination, not each with each. The rest is marked `full`."""
+    tests: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "isolation" in item.callspec.indices:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for same in tests.values():
+        step = min(3, len({_others(item) for item in same}))
+        for item in same:
+            if (sum(_others(item)) + item.callspec.indices["isolation"]) % step:
+                item.add_marker("full")
+
+
+def _others(item: pytest.Function) -> tuple[int, ...]:
+    return tuple(number for name, number in sorted(item.callspec.indices.items()) if name != "isolation")
+
+
 @pytest.fixture
 def wait_until_blocked(db: Database) -> Callable[..., None]:
     """`wait_until_blocked(connection_or_pid, by=...)` returns when that backend waits for a lock."""
