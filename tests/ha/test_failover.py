@@ -49,6 +49,7 @@ def test_a_standby_says_that_it_is_one(stage: Stage, primary: Node) -> None:
     standby = primary.standby("standby")
     assert standby.authority() == "standby"
     assert standby.execute("select state from fence.leases", user="monitor") == [("held",)]
+    assert standby.execute("select code from fence.audit() where object = 'fence._authority'", user="monitor") == []
     for call in ("fence.acquire('report:2')", "fence.renew(%s, %s, %s)", "fence.present(%s, %s, %s)"):
         with sqlstate("25006"):
             standby.execute(f"select {call}", lease.parameters if "%" in call else None, user="app")
