@@ -115,6 +115,31 @@ def test_what_the_marker_does_not_say_is_left_to_the_database(db: Database, appl
     assert [diff[0] for diff in application.drift()] == ["modify_protection"]
 
 
+def test_every_option_goes_there_and_back(db: Database, application: Application) -> None:
+    options = "mode, inserts, writes, covering, uncatchable"
+    every = {"mode": "observe", "inserts": "allow", "writes": "once", "covering": "reports", "uncatchable": True}
+    application.table(**MARKED)
+    application.autogenerate()
+    application.upgrade()
+    application.table(info=protection("report:{id}", **every))
+    text = application.autogenerate()
+    application.upgrade()
+    assert db.execute(f"select {options} from fence.protected_tables") == [
+        ("observe", "allow", "once", "reports", True)
+    ]
+    assert application.drift() == []
+    application.metadata.clear()
+    application.autogenerate()
+    application.upgrade()
+    application.downgrade()  # unprotect is taken back with every option
+    assert db.execute(f"select {options} from fence.protected_tables") == [
+        ("observe", "allow", "once", "reports", True)
+    ]
+    application.downgrade()
+    assert db.execute(f"select {options} from fence.protected_tables") == [("enforce", "check", "many", None, False)]
+    assert "covering=''" in text
+
+
 def test_a_table_that_was_renamed_keeps_its_guard(db: Database, application: Application) -> None:
     application.table(**MARKED)
     application.autogenerate()

@@ -168,6 +168,30 @@ def test_refusals_are_of_both_kinds_and_the_session_goes_on(db, engine, fence, l
     assert bodies(db) == {1: "after", 2: "old", 3: "old", 4: "old"}
 
 
+def test_uncatchable_refusals_are_the_same_classes(db, engine, lease) -> None:
+    db.execute("select fence.protect('public.report', 'report:{id}', p_uncatchable => true)")
+    with Session(engine) as session, fenced(session, lease):
+        with pytest.raises(pyfence.WrongResource) as refused:
+            session.execute(update(Report).where(Report.id == 2).values(body="x"))
+        assert isinstance(refused.value, DBAPIError)
+        assert refused.value.orig.sqlstate == "P0004"
+        session.rollback()
+        session.execute(SET_1.values(body="mine"))
+        session.commit()
+    assert bodies(db)[1] == "mine"
+
+
+def test_observed_writes_are_not_refused(db, engine, lease) -> None:
+    db.execute("select fence.protect('public.report', 'report:{id}', p_mode => 'observe')")
+    with Session(engine) as session:
+        session.execute(SET_1.values(body="unaware"))
+        session.commit()
+        with fenced(session, lease):
+            session.execute(update(Report).where(Report.id == 2).values(body="uncovered"))
+            session.commit()
+    assert bodies(db) == {1: "unaware", 2: "uncovered", 3: "old", 4: "old"}
+
+
 def test_a_superseded_lease_ends_the_next_transaction(db, engine, lease, caplog) -> None:
     caplog.set_level(logging.DEBUG, "sqlalchemy")
     with Session(engine) as session:
