@@ -79,6 +79,10 @@ class Proxy:
         """The same connection, through the proxy."""
         return make_conninfo(url, host="127.0.0.1", port=self.port)
 
+    def lead_to(self, server_port: int) -> None:
+        """New connections go there from now on."""
+        self._server = (self._server[0], server_port)
+
     @property
     def round_trips(self) -> int:
         """How often the talk turned from the server to the client so far: requests that had to be waited for."""
@@ -121,7 +125,12 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(self._server)
+            try:
+                server = socket.create_connection(self._server)
+            except OSError:  # nobody is there: as good as refused
+                _shut(client)
+                client.close()
+                continue
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
