@@ -135,3 +135,5 @@ def session(settings: Settings, *, hints: Hints | None = None) -> Iterator[Sessi
 def _tell(diag: psycopg.errors.Diagnostic) -> None:
     severity = (diag.severity_nonlocalized or diag.severity or "notice").lower()
     say(f"{severity}: {diag.message_primary}")
+    if diag.message_hint:
+        say(f"hint: {diag.message_hint}")

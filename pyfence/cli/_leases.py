@@ -37,6 +37,17 @@ LEASE_COLUMNS = (
     Column("left", "seconds_left", duration, right=True),
     Column("expires at", "expires_at", local_time),
 )
+IN_FLIGHT_COLUMNS = (
+    Column("resource", "resource", folds=True),
+    Column("token", "token", right=True),
+    Column("pid", "pid", right=True),
+    Column("role", "role"),
+    Column("application", "application", folds=True),
+    Column("client", "client"),
+    Column("state", "state"),
+    Column("since", "since", local_time),
+    Column("query start", "query_start", local_time),
+)
 _CLOSED_REASON = Column("closed because", "closed_reason", folds=True)
 _EVENT_COLUMNS = (
     Column("at", "at", local_time),
@@ -106,13 +117,19 @@ def history(settings: Settings, resource: str | None, limit: int) -> None:
 @click.command()
 @click.argument("resource", type=text)
 @click.option("--reason", type=text, required=True, help="Why; it goes into the history.")
+@click.option("--evict", is_flag=True, help="Then end the sessions that still hold it up. See status RESOURCE.")
 @shared_options
 @click.pass_obj
-def revoke(settings: Settings, resource: str, reason: str) -> int:
-    """End the lease of RESOURCE, expired or not, without its holder. Exits with 1 where there is none to end."""
+def revoke(settings: Settings, resource: str, reason: str, evict: bool) -> int:
+    """End the lease of RESOURCE, expired or not, without its holder. Exits with 1 where there is nothing to end."""
     with session(settings, hints=ADMIN_HINTS) as database:
         revoked = bool(database.value(_queries.revoke(resource, reason)))
     say(f"the lease of {resource!r} is revoked" if revoked else f"there is no open lease of {resource!r}")
+    document: dict[str, Any] = {"resource": resource, "revoked": revoked}
+    if evict:  # once the revocation is committed: from then on nobody else gets in the way
+        with session(settings, hints=ADMIN_HINTS) as database:
+            document["evicted"] = database.value(_queries.evict(resource))
+        say(f"sessions ended: {document['evicted']}")
     output = Output(settings)
-    output.document({"resource": resource, "revoked": revoked}, lambda: output.line("revoked" if revoked else "none"))
-    return ExitCode.OK if revoked else ExitCode.NO
+    output.document(document, lambda: output.line("revoked" if revoked else "none"))
+    return ExitCode.OK if revoked or document.get("evicted") else ExitCode.NO

@@ -11,11 +11,11 @@ from psycopg.rows import DictRow
 from pyfence._clock import now
 from pyfence.cli import _queries
 from pyfence.cli._database import Session
-from pyfence.cli._leases import LEASE_COLUMNS, limited, unknown_resource
+from pyfence.cli._leases import IN_FLIGHT_COLUMNS, LEASE_COLUMNS, limited, unknown_resource
 from pyfence.cli._output import Column, Output, Row, local_time
 from pyfence.cli._tables import GUARD_COLUMNS, guard_rows
 
-MOST = 100  # leases shown; `leases` lists them all
+MOST = 100  # leases shown, and transactions; `leases` lists all leases
 _BAR = 10  # characters
 _AUDIT_EVERY = 30.0  # seconds between two audits of one `status --watch`, and at least ten times as long as one takes
 _FINDINGS = 5  # errors named; `doctor` lists them all
@@ -98,6 +98,7 @@ def look(database: Session, resource: str | None, audits: Audits) -> Look:
             "lease_counts": {row["state"]: row["leases"] for row in database.rows(_queries.LEASE_COUNTS)},
             "leases": leases,
             "truncated": truncated,
+            "in_flight": database.rows(_queries.in_flight(resource=resource, limit=MOST)),
             "violations_last_hour": database.rows(_queries.REFUSALS),
             "protected_tables": guards,
             "coverage": _coverage(database.rows(_queries.TABLE_COUNTS), guards),
@@ -166,6 +167,14 @@ def _with_share(lease: DictRow) -> Row:
     return {**lease, "share_left": None if left is None else left / max(lease["ttl_seconds"], left, 1e-6)}
 
 
+def _print_in_flight(output: Output, seen: Mapping[str, Any]) -> None:
+    rows = seen["in_flight"]
+    if not rows:
+        output.line("in flight: none")
+        return
+    output.table(IN_FLIGHT_COLUMNS, rows, title=f"in flight, which a takeover waits for: {len(rows)}")
+
+
 def _print_violations(output: Output, seen: Mapping[str, Any]) -> None:
     rows = seen["violations_last_hour"]
     if not rows:
@@ -186,4 +195,9 @@ def _print_tables(output: Output, seen: Mapping[str, Any]) -> None:
     output.line("What enforced tables refused stands in the server log alone: a refused transaction leaves no row.")
 
 
-_SECTIONS: tuple[Callable[[Output, Mapping[str, Any]], None], ...] = (_print_leases, _print_violations, _print_tables)
+_SECTIONS: tuple[Callable[[Output, Mapping[str, Any]], None], ...] = (
+    _print_leases,
+    _print_in_flight,
+    _print_violations,
+    _print_tables,
+)

@@ -89,6 +89,14 @@ order by o.name""",
 )
 _CONFIRM_LINEAGE = "select fence.confirm_lineage(%s::pg_catalog.int8)"
 
+_IN_FLIGHT = """\
+select f.resource, f.token, f.pid, f.gid, f.role, f.application, pg_catalog.host(f.client) as client, f.state,
+  f.since, f.began_at, f.query_start, f.wait_event
+from fence.in_flight f
+where %s::pg_catalog.text is null or f.resource = %s
+order by f.began_at, f.pid, f.gid, f.resource
+limit %s"""
+_EVICT = "select fence.evict(%s::pg_catalog.text)"
 _REVOKE = "select fence.revoke(%s::pg_catalog.text, %s::pg_catalog.text)"
 _ROLE = "select %s::pg_catalog.text::pg_catalog.regrole::pg_catalog.text"
 _ROLE_GRANTS = """\
@@ -222,6 +230,16 @@ def prune(age: timedelta) -> Statement:
 def revoke(resource: str, reason: str) -> Statement:
     """Ends a lease without its holder. One value: whether there was one to end."""
     return Statement(_REVOKE, (resource, reason))
+
+
+def evict(resource: str) -> Statement:
+    """Ends the backends in the way of a lease that is over. One value: how many."""
+    return Statement(_EVICT, (resource,))
+
+
+def in_flight(*, resource: str | None, limit: int) -> Statement:
+    """Transactions that have locked leases, the oldest first; those under one resource's lease, or all."""
+    return Statement(_IN_FLIGHT, (resource, resource, limit))
 
 
 def confirm_lineage(floor: int | None) -> Statement:

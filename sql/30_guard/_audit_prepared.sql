@@ -7,17 +7,11 @@ stable
 as $$
 begin
   return query
-    select case when old then 'error' else 'warning' end, 'prepared-holds-lease', x.gid,
-      pg_catalog.format('Prepared by %s at %s, it has locked leases: whoever wants one of them waits until it is ended.', x.owner, x.prepared),
-      pg_catalog.format('rollback prepared %L;', x.gid)
-    from pg_catalog.pg_prepared_xacts x
-    cross join lateral (select x.prepared < pg_catalog.clock_timestamp() - interval '5 minutes' as old) o
-    where x.database = pg_catalog.current_database() and exists (
-      select from pg_catalog.pg_locks l
-      where l.relation = 'fence._lease'::regclass and l.mode in ('RowShareLock', 'RowExclusiveLock') and l.pid is null
-        and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = x.database)
-        and l.virtualtransaction = (
-          select i.virtualtransaction from pg_catalog.pg_locks i
-          where i.locktype = 'transactionid' and i.transactionid = x.transaction and i.pid is null and i.granted limit 1));
+    select distinct case when i.since < pg_catalog.clock_timestamp() - interval '5 minutes' then 'error' else 'warning' end,
+      'prepared-holds-lease', i.gid,
+      pg_catalog.format('Prepared by %s at %s, it has locked leases: whoever wants one of them waits until it is ended.', i.role, i.since),
+      pg_catalog.format('rollback prepared %L;', i.gid)
+    from fence.in_flight i
+    where i.gid is not null;
 end
 $$;

@@ -3,7 +3,7 @@
 -- column: a takeover waits for this transaction, a renewal does not, and a snapshot older than a takeover gets 40001.
 -- fence.present runs the same check early. p_expiry 'until_superseded' leaves the clock out. A null resource is a row whose
 -- key is null. Returns the ttl of the lease; bounds the transaction's idling by it where claims came with the connection, as present does.
--- Locks: the lease row FOR KEY SHARE, until the transaction ends.
+-- Locks: the lease row FOR KEY SHARE, until the transaction ends; as a label for fence._lease_lock, which nobody waits for, an advisory lock.
 -- Codes: LF004 no claim at all, LF005 no claim on this resource or a null key, LF001, LF002, LF006, LF009 (fence._verdict); 40001 for a
 -- snapshot too old to decide.
 create function fence._check_lease(p_table oid, p_resource text, p_expiry text) returns interval
@@ -17,6 +17,7 @@ declare
   v_lineage_is_present boolean;
   v_expires_at timestamptz;
   v_ttl interval;
+  v_labelled boolean;
 begin
   if coalesce(v_claim, '') = '' then
     perform fence._refuse(p_table, p_resource);
@@ -37,6 +38,9 @@ begin
     if coalesce(pg_catalog.current_setting('fence.claim', true), '') <> '' then
       perform fence._bound_idle(v_ttl);
     end if;
+    -- The claims presented before this one stand behind it: 4 kB are some 50 labels, so that no transaction fills the lock table.
+    v_labelled := pg_catalog.octet_length(v_claim) <= 4096
+      and pg_catalog.pg_try_advisory_xact_lock_shared(fence._label(p_resource, v_token));
     return v_ttl;
   end if;
   perform fence._refuse(p_table, p_resource);

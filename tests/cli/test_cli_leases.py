@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 from cli.command import CommandLine
-from harness import Database, wait_until
+from harness import SUPERUSER, Database, wait_until
 
 import pyfence
 from pyfence import migrate
@@ -42,6 +42,7 @@ def test_status_in_json_is_exact(cli: CommandLine, db: Database, report: str) ->
         "lease_counts",
         "leases",
         "truncated",
+        "in_flight",
         "violations_last_hour",
         "protected_tables",
         "coverage",
@@ -65,7 +66,7 @@ def test_status_of_a_database_with_nothing_in_it(cli: CommandLine) -> None:
     status = cli("status", "--json").json
     assert (status["schema_version"], status["authority"]["state"]) == (migrate.head(), "issuing")
     assert status["doctor"]["errors"] == []
-    empty = ("lease_counts", "leases", "truncated", "violations_last_hour", "protected_tables", "coverage")
+    empty = ("lease_counts", "leases", "truncated", "in_flight", "violations_last_hour", "protected_tables", "coverage")
     assert not any(status[name] for name in empty)
 
 
@@ -169,6 +170,31 @@ def test_revoke_ends_a_lease_once(cli: CommandLine, db: Database) -> None:
     again = cli("revoke", "report:1", "--reason", "host is gone", "--json", code=1)
     assert again.json == {"resource": "report:1", "revoked": False}
     assert cli("revoke", "nobody", "--reason", "x", code=1).out == "none\n"
+
+
+def test_status_shows_who_stands_in_the_way_and_revoke_ends_them(cli: CommandLine, db: Database) -> None:
+    token, secret = acquire(db, "report:1")
+    acquire(db, "report:2")
+    writer = db.connect("app", application_name="nightly")
+    writer.execute("select fence.present('report:1', %s, %s)", (token, secret))
+    root = CommandLine(db.url(SUPERUSER))
+    out = root("status").out
+    assert "in flight, which a takeover waits for: 1" in out
+    assert f"report:1  {token}  {writer.info.backend_pid}  app   nightly" in out
+    assert "in flight: none" in root("status", "report:2").out
+    (shown,) = cli("status", "report:1", "--json").json["in_flight"]
+    assert (shown["pid"], shown["resource"], shown["role"]) == (writer.info.backend_pid, "report:1", "app")
+    assert shown["state"] is None, "not for app_owner to see"
+    call = ["revoke", "report:1", "--reason", "frozen", "--evict"]
+    refused = cli(*call, "--json", code=1).error
+    assert (refused["code"], refused["hint"]) == ("42501", "grant pg_signal_backend to fence_owner;")
+    db.execute(refused["hint"], user=SUPERUSER)
+    try:
+        assert cli(*call, "--json").json == {"resource": "report:1", "revoked": False, "evicted": 1}
+        assert cli(*call, "--json", code=1).json == {"resource": "report:1", "revoked": False, "evicted": 0}
+    finally:
+        db.execute("revoke pg_signal_backend from fence_owner", user=SUPERUSER)
+    assert cli("status", "--json").json["in_flight"] == []
 
 
 def test_revoke_needs_a_reason(cli: CommandLine) -> None:

@@ -1,9 +1,11 @@
 -- What this revision created. Never cascade: what a user built on it stops the removal.
 drop view
+  fence._lease_lock,
   fence._present_lineage,
   fence.accepted_writes,
   fence.allowances,
   fence.history,
+  fence.in_flight,
   fence.leases,
   fence.metrics,
   fence.options,
@@ -16,6 +18,7 @@ drop function
   fence.audit,
   fence.confirm_lineage,
   fence.enter,
+  fence.evict,
   fence.exempt,
   fence.fenced_update,
   fence.present,
@@ -76,6 +79,7 @@ drop function
   fence._is_live,
   fence._key_columns,
   fence._key_condition,
+  fence._label,
   fence._lineage,
   fence._lock_table,
   fence._log,
