@@ -29,6 +29,15 @@ def test_what_it_counts(db: Database) -> None:
     assert (seen["leases", "held"], seen["leases", "closed"]) == (1, 1)
     assert (seen["guards", "enforce"], seen["guards", "observe"], seen["guards_not_armed", None]) == (1, 0, 1)
     assert (seen["events", "granted"], seen["events", "closed"], seen["events", "protected"]) == (2, 1, 1)
+    assert not any(metric == "violations_last_hour" for metric, _ in seen)
+    db.execute("select fence.set_mode('public.report', 'observe')")
+    db.execute("insert into public.report values (1)", user="outsider")
+    seen = metrics(db)
+    assert (seen["violations_last_hour", "LF004"], seen["guards", "observe"], seen["guards_not_armed", None]) == (
+        1,
+        1,
+        0,
+    )
     assert 3500 < seen["seconds_until_first_expiry", None] <= 3600
     assert seen["lineage", None] > 0
 
@@ -42,6 +51,9 @@ def test_only_for_monitors(db: Database) -> None:
 @pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.iterdir()))
 def test_the_exporters_queries_run(db: Database, file: str) -> None:
     db.execute("select fence.acquire('b', '1 hour')", user="app")
+    db.execute("create table public.report (id bigint primary key)")
+    db.execute("select fence.protect('public.report', 'report:{id}', 'observe')")
+    db.execute("insert into public.report values (1)", user="outsider")
     queries = [block or line for block, line in QUERY.findall((FOLDER / file).read_text())]
     assert queries
     for query in queries:
