@@ -16,7 +16,8 @@ from proxy import Proxy
 import pyfence
 from pyfence import _clock
 from pyfence._renewal import Renewer
-from pyfence._statements import renew_all
+from pyfence._state import LeaseState
+from pyfence.types import Grant
 
 
 def expiry(db: Database, resource: str = "report:1") -> object:
@@ -251,44 +252,43 @@ def test_on_lost_may_use_the_lease(db: Database, fence: pyfence.Fence) -> None:
         wait_until(lambda: answers == [False], "it was released from on_lost")
 
 
-def test_many_leases_are_one_statement_a_round(
+def test_ten_thousand_leases_are_one_statement_a_round(
     db: Database, fence: pyfence.Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds: list[int] = []
     real = Renewer._renew
 
-    def counted(self: Renewer, leases: list[object], timeout: float) -> object:
+    def counted(self: Renewer, leases: list[LeaseState], timeout: float) -> list[LeaseState]:
         rounds.append(len(leases))
-        return real(self, leases, timeout)  # type: ignore[arg-type]
+        return real(self, leases, timeout)
 
     monkeypatch.setattr(Renewer, "_renew", counted)
-    count = 400
-    leases = [fence.acquire(f"many:{n}", ttl=60) for n in range(count)]
-    before = [lease.expires_at for lease in leases]
-    for lease in leases:  # as lease() does; a ttl of a minute is not waited for
-        lease._state._deadline = lease._state.sent + 1.5
-        fence._renewer.add(lease._state)
-    wait_until(lambda: all(x.expires_at > b for x, b in zip(leases, before, strict=True)), "all are renewed")
-    assert sum(rounds) >= count
-    assert len(rounds) <= 20
-    threads = [t.name for t in threading.enumerate() if t.name.startswith("pyfence")]
-    assert threads.count("pyfence-renewal") == 1
-    assert len(backends(db)) <= 5
-
-
-def test_ten_thousand_leases_renew_in_one_statement(db: Database, fence: pyfence.Fence) -> None:
-    db.execute("create table public.many (resource text, token bigint, secret text)")
+    db.execute("create table public.many (resource text, token bigint, secret text, expires_at timestamptz)")
     db.execute(
         """
         insert into public.many
-        select a.resource, a.token, a.secret from generate_series(1, 10000) n, fence.acquire(n::text, '1 hour') a
+        select a.resource, a.token, a.secret, a.expires_at
+        from generate_series(1, 10000) n, fence.acquire(n::text, '1 hour') a
         """
     )
-    claims = [pyfence.Claim(*row) for row in db.execute("select resource, token, secret from public.many")]
-    rows = fence._backend.heartbeats.run(renew_all(claims), timeout=20)
-    assert len(rows) == 10_000
-    assert [row[0] for row in rows] == [claim.resource for claim in claims]
-    assert {row[2] for row in rows} == {None}
+    sent = _clock.now()
+    leases = []
+    for resource, token, secret, expires_at in db.execute("select * from public.many"):
+        grant = Grant(pyfence.Claim(resource, token, secret), "me", expires_at)
+        leases.append(LeaseState(grant, ttl=3600, sent=sent))
+    for lease in leases:  # as lease() does; a third of an hour is not waited for
+        lease._deadline = sent + 12
+        lease.watch(fence._backend.timekeeper)
+    before = [lease.expires_at for lease in leases]
+    for lease in leases:
+        fence._renewer.add(lease)
+    wait_until(lambda: all(x.expires_at > b for x, b in zip(leases, before, strict=True)), "all are renewed")
+    assert sum(rounds) == 10_000
+    assert len(rounds) <= 4, "scattered by chance over a sixth of a period, gathered by a twelfth"
+    assert not any(lease.reason for lease in leases)
+    threads = [t.name for t in threading.enumerate()]
+    assert threads.count("pyfence-renewal") == 1
+    assert len(backends(db)) == 1
 
 
 def test_threads_end_with_the_last_lease(db: Database) -> None:
