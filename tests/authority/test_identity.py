@@ -187,6 +187,24 @@ def test_strict_replication_grants_nothing_without_a_standby(db: Database, lease
     acquire(db, "report:2")
 
 
+def test_of_all_who_ask_at_once_one_begins_the_lineage(db: Database, lease: Lease) -> None:
+    """The others wait for its commit, and are granted in the same lineage; or begin one if it rolls back."""
+    edit(db, FOREIGN["timeline"])
+    first = db.connect("app")
+    undone = acquire(first, "report:1")
+    others = [db.connect("app", autocommit=True) for _ in range(3)]
+    asking = [
+        db.start_blocked(other, "select token from fence.acquire(%s)", (f"report:{number}",))
+        for number, other in enumerate(others, 2)
+    ]
+    first.rollback()
+    tokens = [call.result(20).fetchone()[0] for call in asking]  # type: ignore[index]
+    assert [event for event, _, _ in lineages(db)] == ["lineage"]
+    assert min(tokens) > lease.token
+    with sqlstate("LF006"):
+        present(db.connect("app"), undone)
+
+
 # -- the administrator's calls -----------------------------------------------------------------------------------------
 
 

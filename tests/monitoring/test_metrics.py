@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import Database, sqlstate
+from harness import Database, edit_authority, sqlstate
 
 FOLDER = Path(__file__).parents[2] / "docs" / "dba" / "prometheus"
 QUERY = re.compile(r"""query: (?:\|\n((?: {6}.*\n)+)|"(.*)")""")
@@ -40,6 +40,9 @@ def test_what_it_counts(db: Database) -> None:
     )
     assert 3500 < seen["seconds_until_first_expiry", None] <= 3600
     assert seen["lineage", None] > 0
+    assert seen["identity_changed", None] == 0
+    edit_authority(db.url("fence_owner"), "timeline = '0000002A'")
+    assert metrics(db)["identity_changed", None] == 1
 
 
 def test_only_for_monitors(db: Database) -> None:
