@@ -29,6 +29,7 @@ class Stage:
         self.db = db
         self.folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._frozen: set[int] = set()
         testing.install(db.url("fence_owner"))
         with db.connect("app_owner", search_path="public") as owner:
             owner.execute((EXAMPLES / "schema.sql").read_bytes())
@@ -86,7 +87,19 @@ class Stage:
             successor.execute("select fence.present(%s, %s, %s)", (resource, *row[1:]))
             successor.execute(statement.encode())
 
+    def freeze(self, *pids: int) -> None:
+        self._frozen.update(pids)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self, *pids: int) -> None:
+        self._frozen.difference_update(pids)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
     def close(self) -> None:
+        self.thaw(*self._frozen)
         for process in self._processes:
             process.kill()
             process.wait()
@@ -99,17 +112,6 @@ def stage(db: Database, tmp_path: Path) -> Iterator[Stage]:
     stage.close()
 
 
-def freeze(*pids: int) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-
-
-def thaw(*pids: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-
 def python(program: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, program, *arguments)
 
@@ -120,10 +122,10 @@ def test_nightly_report(stage: Stage) -> None:
     process = stage.start(*python("nightly_report.py", DAY))
     stage.wait_for_reader()
     assert stage.run(*python("nightly_report.py", DAY))[0] == 3
-    freeze(process.pid)
+    stage.freeze(process.pid)
     stage.take_over(f"report:{DAY}", f"update report set total = -1 where day = '{DAY}'")
     stage.let_readers_go()
-    thaw(process.pid)
+    stage.thaw(process.pid)
     assert process.wait(60) == 4
     assert "[LF001]" in stage.said(process)
     assert stage.db.execute("select total from public.report") == [(-1,)]
@@ -133,11 +135,11 @@ def test_worker_loop(stage: Stage) -> None:
     stage.stop_readers()
     process = stage.start(*python("worker_loop.py", "--once"))
     stage.wait_for_reader()
-    freeze(process.pid)
+    stage.freeze(process.pid)
     stage.take_over("job:1", "insert into result (job, total) values (1, -1)")
     stage.db.execute("insert into public.job (day) values (%s)", (DAY,), user="app")
     stage.let_readers_go()
-    thaw(process.pid)
+    stage.thaw(process.pid)
     assert process.wait(60) == 0
     said = stage.said(process)
     assert "job 1: refused" in said
@@ -152,11 +154,11 @@ def test_scheduler(stage: Stage) -> None:
     stage.stop_readers()
     process = stage.start(*python("scheduler.py"))
     stage.wait_for_reader()
-    freeze(process.pid)
+    stage.freeze(process.pid)
     stage.take_over("scheduler", f"insert into tick (day) values ('{DAY}')")
     stage.let_readers_go()
     stage.db.execute("insert into public.sale (day, amount) values ('2026-12-01', 1)", user="app")
-    thaw(process.pid)
+    stage.thaw(process.pid)
     wait_until(lambda: "not leading any more" in stage.said(process), "it steps back", deadline=40)
     process.terminate()
     assert process.wait(60) == 0
@@ -199,10 +201,10 @@ def test_fastapi_app(stage: Stage) -> None:
     stage.wait_for_reader()
     status, answer = post(DAY)
     assert (status, answer["error"]) == (409, "LeaseHeld")
-    freeze(process.pid)
+    stage.freeze(process.pid)
     stage.take_over(f"report:{DAY}", f"update report set total = -1 where day = '{DAY}'")
     stage.let_readers_go()
-    thaw(process.pid)
+    stage.thaw(process.pid)
     status, answer = frozen.result(60)
     assert (status, answer["error"], answer["code"]) == (409, "StaleToken", "LF001")
     assert stage.db.execute("select total from public.report") == [(-1,)]
@@ -226,11 +228,11 @@ def test_legacy_billing_under_run(stage: Stage) -> None:
     stage.wait_for_reader()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     (child,) = (int(p) for p in children if Path(f"/proc/{p}/cmdline").read_bytes().startswith(os.fsencode(psql)))
-    freeze(process.pid, *map(int, children))
+    stage.freeze(process.pid, *map(int, children))
     stage.take_over("nightly-billing", "update invoice set total = -1")
     stage.let_readers_go()
-    thaw(child)
+    stage.thaw(child)
     wait_until(lambda: "superseded" in stage.said(process), "psql is refused", deadline=40)
-    thaw(process.pid, *(int(pid) for pid in children))
+    stage.thaw(process.pid, *(int(pid) for pid in children))
     assert process.wait(60) in (3, 125)  # psql's own, or found out too late
     assert stage.db.execute("select total from public.invoice") == [(-1,)]
