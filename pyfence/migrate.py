@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from pyfence import _resources
 from pyfence._migration_branch import PREFIX
 from pyfence._migration_ops import SCHEMA, VERSION_TABLE, created
+from pyfence._migration_roles import make_group_roles, require_group_roles
 from pyfence._migration_target import Target, connected
 from pyfence.errors import BadArgument, FenceError, SchemaMismatch, from_driver
 
@@ -37,14 +38,21 @@ __all__ = ["check", "current", "down", "head", "sql", "stamp", "up"]
 _ALEMBIC = threading.RLock()  # Alembic keeps its running environment in module globals
 
 
-def up(target: Target, revision: str = "head") -> None:
+def up(target: Target, revision: str = "head", *, with_roles: bool = False) -> None:
     """Upgrade to `revision`, from whatever is there. Safe to call at every start, from any number of processes.
 
-    Needs CREATE on the database the first time, and afterwards to be the schema's owner. Raises `FenceError`;
-    `SchemaMismatch` if the objects are there but no version is recorded.
+    Needs CREATE on the database the first time, and afterwards to be the schema's owner. `with_roles` also gives the
+    cluster's group roles fence_client, fence_admin and fence_monitor their rights, and makes those that are missing,
+    which needs CREATEROLE.
+
+    Raises `FenceError`; `SchemaMismatch` if the objects are there but no version is recorded.
     """
-    with _migrating(target, f"upgrade to {revision}") as config:
+    with _migrating(target, f"upgrade to {revision}") as (connection, config):
+        if with_roles:
+            require_group_roles(connection)
         alembic.command.upgrade(config, revision)
+        if with_roles:
+            make_group_roles(connection)
 
 
 def down(target: Target, revision: str = "base") -> None:
@@ -53,7 +61,7 @@ def down(target: Target, revision: str = "base") -> None:
     All leases are forgotten; tokens of a later `up` are still above the old ones. Raises `FenceError`, and changes
     nothing, while a table is protected or anything of a user's depends on pyfence's objects.
     """
-    with _migrating(target, f"downgrade to {revision}") as config:
+    with _migrating(target, f"downgrade to {revision}") as (_, config):
         alembic.command.downgrade(config, revision)
 
 
@@ -163,11 +171,11 @@ def _environment() -> Iterator[None]:
 
 
 @contextmanager
-def _migrating(target: Target, what: str) -> Iterator[Config]:
+def _migrating(target: Target, what: str) -> Iterator[tuple[Connection, Config]]:
     with _translated(what), connected(target) as connection, _environment():
         config = _config()
         config.attributes["connection"] = connection
-        yield config
+        yield connection, config
 
 
 def _revisions() -> list[str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
+from pyfence._connect import Connection
 from pyfence.cli._database import DEFAULT_TIMEOUT, connection, watched
 from pyfence.cli._output import Output, say, write
 from pyfence.cli._settings import Settings, shared_options
@@ -17,15 +21,20 @@ def migrate() -> None:
 
 @migrate.command()
 @click.argument("revision", default="head")
+@click.option(
+    "--with-roles",
+    is_flag=True,
+    help="Also make the cluster's roles fence_client, fence_admin and fence_monitor. Needs CREATEROLE.",
+)
 @shared_options
 @click.pass_obj
-def up(settings: Settings, revision: str) -> None:
+def up(settings: Settings, revision: str, with_roles: bool) -> None:
     """Upgrade to REVISION (default: the newest), from whatever is there.
 
     Needs CREATE on the database the first time, afterwards to be the owner of schema fence. Safe to run at every
     start and from any number of processes: they queue, and all succeed. Prints the revision.
     """
-    _move(settings, revision, down=False)
+    _move(settings, lambda migrations, conn: migrations.up(conn, revision, with_roles=with_roles))
 
 
 @migrate.command()
@@ -37,15 +46,15 @@ def down(settings: Settings, revision: str) -> None:
 
     Refused, and nothing is changed, while a table is protected. Prints the revision.
     """
-    _move(settings, revision, down=True)
+    _move(settings, lambda migrations, conn: migrations.down(conn, revision))
 
 
-def _move(settings: Settings, revision: str, *, down: bool) -> None:
+def _move(settings: Settings, move: Callable[[Any, Connection], None]) -> None:
     from pyfence import migrate as migrations
 
     with connection(settings) as conn, watched(conn, settings.timeout):
         before = migrations.current(conn)
-        (migrations.down if down else migrations.up)(conn, revision)
+        move(migrations, conn)
         after = migrations.current(conn)
     if before == after:
         say(f"schema fence: already at {after or 'base'}")

@@ -104,6 +104,8 @@ select s.statement
 from fence._role_grants(%s::pg_catalog.text::pg_catalog.regrole, %s::pg_catalog.text)
   with ordinality s (statement, position)
 order by s.position"""
+_ALLOW = """\
+select fence.allow(%s::pg_catalog.text::pg_catalog.regrole, %s::pg_catalog.text, %s::pg_catalog.int4)"""
 
 _LEASES = """\
 select l.resource, l.state, l.owner, l.token,
@@ -255,6 +257,11 @@ def role_name(role: str) -> Statement:
 def role_grants(role: str, kind: str) -> Statement:
     """The GRANT statements that a role needs for a kind of use, in order."""
     return Statement(_ROLE_GRANTS, (role, kind))
+
+
+def allow(role: str, pattern: str, most: int | None) -> Statement:
+    """Lets a role acquire the names of a pattern, so many at a time; 0 takes the rule away, None is any number."""
+    return Statement(_ALLOW, (role, pattern, most))
 
 
 def leases(*, resource: str | None = None, states: Sequence[str] | None = None, limit: int) -> Statement:

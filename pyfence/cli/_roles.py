@@ -1,4 +1,4 @@
-"""`pyfence role add`: what a role needs in schema fence, and nothing else."""
+"""`pyfence role`: what a role needs in schema fence, and nothing else; and which names it may acquire."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import click
 
 from pyfence.cli import _queries
 from pyfence.cli._database import session
+from pyfence.cli._leases import ADMIN_HINTS
 from pyfence.cli._output import Output, say
-from pyfence.cli._settings import Settings, name, shared_options
+from pyfence.cli._settings import Settings, name, shared_options, text
 
 _HINTS = {
     "42704": """Create it first (create role NAME login), and name it as SQL does: name, or '"Mixed Case"'.""",
@@ -18,7 +19,7 @@ _HINTS = {
 @click.group()
 @shared_options
 def role() -> None:
-    """Give roles their rights in schema fence."""
+    """Give roles their rights in schema fence, and say which names they may acquire."""
 
 
 @role.command()
@@ -52,3 +53,26 @@ def add(settings: Settings, role: str, kind: str, only_sql: bool) -> None:
     if not only_sql:
         say(f"{full_name} is a {kind} of pyfence: {len(statements)} rights granted")
     output.document({"role": full_name, "kind": kind, "executed": not only_sql, "statements": statements}, print_text)
+
+
+@role.command()
+@click.argument("role", type=name)
+@click.argument("pattern", type=text)
+@click.option(
+    "--max", "most", type=click.IntRange(0, 2**31 - 1), metavar="N", help="So many at a time; 0 takes the rule away."
+)
+@shared_options
+@click.pass_obj
+def allow(settings: Settings, role: str, pattern: str, most: int | None) -> None:
+    """Let ROLE acquire the names of PATTERN (* is any run of characters) and, from its first rule on, no others.
+
+    Without --max: any number of them at a time. Said again for the same pattern it replaces the number. A role
+    without rules may acquire every name. The rules are in the view fence.allowances.
+    """
+    with session(settings, hints={**ADMIN_HINTS, "42704": _HINTS["42704"]}) as database:
+        full_name = str(database.value(_queries.role_name(role)))
+        database.rows(_queries.allow(role, pattern, most))
+    output = Output(settings)
+    number = "any number at a time" if most is None else f"{most} at a time"
+    say(f"{full_name}: the rule for {pattern} is gone" if most == 0 else f"{full_name} may acquire {pattern}: {number}")
+    output.document({"role": full_name, "pattern": pattern, "max_leases": most}, lambda: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from cli.command import CommandLine
-from harness import Database
+from harness import Database, sqlstate
 
 KINDS = ("client", "admin", "monitor")
 
@@ -122,3 +122,36 @@ def test_a_grant_that_grants_nothing_is_a_failure(cli: CommandLine, db: Database
     refused = cli("role", "add", "outsider", "--as", "admin", code=1)
     assert "owner of schema fence" in refused.err
     assert grants(db, "outsider") == set()
+
+
+# -- which names a role may acquire ----------------------------------------------------------------------------------
+
+
+def test_a_rule_is_made_changed_and_taken_away(cli: CommandLine, db: Database) -> None:
+    rules = "select pattern, max_leases from fence.allowances where role = 'app'"
+    assert cli("role", "allow", "app", "job:*", "--max", "1", "--json").json == {
+        "role": "app",
+        "pattern": "job:*",
+        "max_leases": 1,
+    }
+    assert db.execute(rules) == [("job:*", 1)]
+    with sqlstate("42501"):
+        db.execute("select fence.acquire('report:1')", user="app")
+    assert "any number" in cli("role", "allow", "app", "job:*").err
+    assert db.execute(rules) == [("job:*", None)]
+    cli("role", "allow", "app", "job:*", "--max", "0")
+    assert db.execute(rules) == []
+    db.execute("select fence.acquire('report:1')", user="app")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("app",), ("app", ""), ("app", "x", "--max", "-1"), ("app", "x", "--max", "1.5")]
+)
+def test_a_rule_needs_a_pattern_and_a_number(cli: CommandLine, arguments: tuple[str, ...]) -> None:
+    assert cli("role", "allow", *arguments, code=2).out == ""
+
+
+def test_a_rule_is_an_administrators(cli: CommandLine, db: Database) -> None:
+    assert CommandLine(db.url("monitor"))("role", "allow", "app", "x", "--json", code=1).error["code"] == "42501"
+    assert cli("role", "allow", "nobody_at_all", "x", "--json", code=1).error["code"] == "42704"
+    assert cli("role", "allow", "app", "x", "--max", "0", "--json", code=1).error["code"] == "LF010"
