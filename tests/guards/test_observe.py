@@ -21,7 +21,7 @@ from guards.scene import (
     revoke,
     supersede,
 )
-from harness import Connection, Database, sqlstate
+from harness import SUPERUSER, Connection, Database, sqlstate
 
 WRITE = "update public.t set body = 'new' where tenant = 'a'"
 SERIALIZABLE = psycopg.IsolationLevel.SERIALIZABLE
@@ -214,6 +214,20 @@ def test_every_noted_write_is_a_line_in_the_server_log(db: Database, t: str) -> 
     with sqlstate("LF004"):
         job.execute(WRITE)
     assert [line["event"] for line in log_lines(db) if line.get("pid") == pid] == ["passed", "refused"]
+
+
+def test_the_query_is_named_where_the_server_computes_it_and_the_owner_may_see_it(db: Database, t: str) -> None:
+    db.execute(f"alter database {db.name} set compute_query_id = on", user=SUPERUSER)
+    db.execute("grant pg_read_all_stats to fence_owner", user=SUPERUSER)
+    try:
+        db.connect("outsider", autocommit=True).execute(WRITE)
+    finally:
+        db.execute("revoke pg_read_all_stats from fence_owner", user=SUPERUSER)
+    db.connect("outsider", autocommit=True).execute("delete from public.t")
+    known = [
+        row[0] is not None for row in db.execute("select query_id from fence._violation order by id", user=SUPERUSER)
+    ]
+    assert known == [True, False]
 
 
 def test_one_subtransaction_with_an_id_for_each_code(db: Database, t: str) -> None:
