@@ -11,6 +11,8 @@ from errors.reader import Reader
 from guards.scene import Lease, acquire, ask, check_refusal, expire, present, protect, release, supersede
 from harness import Database, edit_authority, sqlstate
 
+import pyfence
+
 UPDATE = "update public.report set body = 'new'"
 DAY = 86_400_000_000
 
@@ -361,3 +363,20 @@ def test_the_command_line_shows_the_authority_and_ends_a_quarantine(db: Database
     assert monitor("authority", "--json").json["authority"]["floor"] == floor
     expire(db, "report:1")
     assert acquire(db, "report:1").token >= floor
+
+
+def test_the_client_loses_its_lease_to_a_quarantine_at_its_next_renewal(db: Database, report: str) -> None:
+    set_option(db, "lineage_policy", "confirm")
+    with pyfence.Fence(db.url("app")) as fence:
+        lease = fence.acquire("report:1", ttl=60)
+        with pytest.raises(pyfence.LeaseLost) as lost, fence.lease("report:2", ttl=3) as renewed:
+            edit(db, FOREIGN["timeline"])
+            assert renewed.lost.wait(20)
+            renewed.raise_if_lost()
+        assert lost.value.reason == "superseded"
+        for call in (lease.renew, lambda: fence.acquire("report:3")):
+            with pytest.raises(pyfence.AuthorityQuarantined) as refused:
+                call()
+            assert "fence.confirm_lineage()" in str(refused.value.hint)
+        db.execute("select fence.confirm_lineage()")
+        assert fence.acquire("report:1").token > lease.token
