@@ -14,6 +14,7 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NoReturn
 
 import alembic.command
@@ -33,7 +34,7 @@ from pyfence._migration_roles import make_group_roles, require_group_roles
 from pyfence._migration_target import Target, connected
 from pyfence.errors import BadArgument, FenceError, SchemaMismatch, from_driver
 
-__all__ = ["check", "current", "down", "head", "sql", "stamp", "up"]
+__all__ = ["Uninstalled", "check", "current", "down", "head", "sql", "stamp", "uninstall", "up"]
 
 _ALEMBIC = threading.RLock()  # Alembic keeps its running environment in module globals
 
@@ -63,6 +64,72 @@ def down(target: Target, revision: str = "base") -> None:
     """
     with _migrating(target, f"downgrade to {revision}") as (_, config):
         alembic.command.downgrade(config, revision)
+
+
+@dataclass(frozen=True, slots=True)
+class Uninstalled:
+    """What `uninstall` has removed beside pyfence's objects: guards of tables, and the schema itself."""
+
+    unprotected: list[str]
+    schema_dropped: bool
+
+
+def uninstall(target: Target, *, unprotect: bool = False) -> Uninstalled:
+    """Remove everything of pyfence, schema included unless it is another role's. All leases are forgotten.
+
+    With `unprotect` the guards go first, for which the session must be able to act as the owner of every protected
+    table; then it acts as the owner of pyfence's objects, if it may. Raises `FenceError`, and changes nothing, while a
+    table is protected (without `unprotect`), or while anything of a user's depends on pyfence or lies in its schema.
+    """
+    with _translated("uninstalling"), connected(target) as connection:
+        owner = connection.exec_driver_sql(
+            "select pg_catalog.pg_get_userbyid(c.relowner) from pg_catalog.pg_class c"
+            " where c.oid = pg_catalog.to_regclass(%s)",
+            (f"{SCHEMA}.{VERSION_TABLE}",),
+        ).scalar_one_or_none()
+        if owner is None:
+            raise SchemaMismatch(f"schema {SCHEMA} is not installed; there is nothing to remove")
+        tables = _unprotect_all(connection) if unprotect else []
+        with _acting_as(connection, str(owner)):
+            down(connection)
+            connection.exec_driver_sql(f"drop table {SCHEMA}.{VERSION_TABLE}")
+            ours = connection.exec_driver_sql(
+                "select pg_catalog.pg_has_role(nspowner, 'usage') from pg_catalog.pg_namespace where nspname = %s",
+                (SCHEMA,),
+            ).scalar_one()
+            if ours:
+                connection.exec_driver_sql(f"drop schema {SCHEMA}")
+        return Uninstalled(tables, bool(ours))
+
+
+def _unprotect_all(connection: Connection) -> list[str]:
+    """Take every guard off. Returns the tables."""
+    tables = connection.exec_driver_sql(
+        "select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)"
+        " from fence.protected_tables g"
+        " join pg_catalog.pg_class c on c.oid = g.protected_table"
+        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace order by 1"
+    ).scalars()
+    names = [str(name) for name in tables]
+    for name in names:
+        connection.exec_driver_sql("select fence.unprotect(%s::pg_catalog.text::pg_catalog.regclass)", (name,))
+    return names
+
+
+@contextmanager
+def _acting_as(connection: Connection, role: str) -> Iterator[None]:
+    """Act as another role until the end of the block, if the session may; else as before."""
+    before, may = connection.exec_driver_sql(
+        "select pg_catalog.current_setting('role'),"
+        " current_user <> %s and pg_catalog.pg_has_role(session_user, %s, 'member')",
+        (role, role),
+    ).one()
+    change = "select pg_catalog.set_config('role', %s, true)"
+    if may:
+        connection.exec_driver_sql(change, (role,))
+    yield
+    if may:
+        connection.exec_driver_sql(change, (before,))
 
 
 def current(target: Target) -> str | None:

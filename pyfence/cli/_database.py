@@ -109,14 +109,18 @@ class Session:
 
 
 @contextmanager
-def session(settings: Settings, *, hints: Hints | None = None) -> Iterator[Session]:
+def session(
+    settings: Settings, *, hints: Hints | None = None, timeout: float | None = DEFAULT_TIMEOUT
+) -> Iterator[Session]:
     """Yield a READ COMMITTED transaction, committed at the end; timestamps in it are UTC.
+
+    `timeout`: seconds for all of it where --timeout does not say; None: no limit.
 
     Raises `SchemaMismatch` where pyfence is not installed, else what the database refused, with its hint or ours.
     """
     with connection(settings) as conn:
         try:
-            with watched(conn, settings.timeout or DEFAULT_TIMEOUT), Unreplicated(conn), conn.transaction():
+            with watched(conn, settings.timeout or timeout), Unreplicated(conn), conn.transaction():
                 current = Session(conn)
                 (prepared,) = current.rows(_queries.PREPARE)
                 if not prepared["installed"]:

@@ -16,7 +16,7 @@ from pyfence.cli._doctor import doctor, repair
 from pyfence.cli._exit_codes import EXPLAINED, ExitCode, RunCode
 from pyfence.cli._failures import Failure, OutputFailed, failure_of, redacted
 from pyfence.cli._leases import history, leases, revoke
-from pyfence.cli._migrate import migrate
+from pyfence.cli._migrate import migrate, uninstall
 from pyfence.cli._output import say, tell_failure, write
 from pyfence.cli._roles import role
 from pyfence.cli._roll_out import exempt, prune, violations
@@ -53,7 +53,7 @@ def app() -> None:
 
 _GUARDS = (protect, set_mode, unprotect, violations, exempt, doctor, repair)
 _LEASES = (status, leases, history, prune, revoke, authority, confirm_lineage)
-for command in (demo, migrate, role, *_GUARDS, *_LEASES, run_command, bench):
+for command in (demo, migrate, role, *_GUARDS, *_LEASES, run_command, bench, uninstall):
     app.add_command(command)
 
 

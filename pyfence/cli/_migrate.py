@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from pyfence._connect import Connection
 from pyfence.cli._database import DEFAULT_TIMEOUT, connection, watched
+from pyfence.cli._exit_codes import ExitCode
 from pyfence.cli._output import Output, say, write
 from pyfence.cli._settings import Settings, shared_options
 
@@ -126,3 +128,35 @@ def stamp(settings: Settings, revision: str) -> None:
     say(f"schema fence: stamped {after or 'base'}, was {before or 'base'}")
     output = Output(settings)
     output.document({"revision": after, "previous": before}, lambda: output.line(after or "base"))
+
+
+@click.command()
+@click.option("--unprotect", is_flag=True, help="First take the guards off all protected tables.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@shared_options
+@click.pass_obj
+def uninstall(settings: Settings, unprotect: bool, yes: bool) -> int:
+    """Remove everything of pyfence: its objects, every lease and the history, and schema fence itself.
+
+    A dump of the database's schema is then what it was before. All or nothing, and refused while a table is
+    protected, unless with --unprotect. Run it as the schema's owner; with --unprotect as a role that can act as the
+    owner of every protected table too. Group roles made by `migrate up --with-roles` stay: other databases use them.
+    """
+    from pyfence import migrate as migrations
+
+    if not yes:
+        if settings.json or not (sys.stdin and sys.stdin.isatty()):
+            raise click.UsageError("this forgets every lease and the history: say --yes")
+        if not click.confirm("Remove pyfence, every lease and the history from this database?", err=True):
+            say("nothing was changed")
+            return ExitCode.NO
+    with connection(settings) as conn, watched(conn, settings.timeout):
+        done = migrations.uninstall(conn, unprotect=unprotect)
+    for table in done.unprotected:
+        say(f"{table} is no longer protected")
+    say("pyfence is removed" if done.schema_dropped else "pyfence is removed; its empty schema is another role's")
+    output = Output(settings)
+    output.document(
+        {"unprotected": done.unprotected, "schema_dropped": done.schema_dropped}, lambda: output.line("removed")
+    )
+    return ExitCode.OK

@@ -40,6 +40,24 @@ select fence.protect(p_table => %s::pg_catalog.text::pg_catalog.regclass, p_reso
   p_mode => %s::pg_catalog.text, p_expiry => %s::pg_catalog.text, p_writes => %s::pg_catalog.text,
   p_inserts => %s::pg_catalog.text, p_covering => %s::pg_catalog.text,
   p_token_column => %s::pg_catalog.text::pg_catalog.name, p_uncatchable => %s::pg_catalog.bool)"""
+# Every table of a schema that a guard can be put on: not the parts of another one, nor what belongs to an extension.
+_PLAN = """\
+select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as "table",
+  p.resource, p.guard, p.problem, p.remedy
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+cross join lateral fence._plan_protect(c.oid, coalesce(
+  (select o.template
+   from rows from (pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::pg_catalog.text[]))
+     o (name, template)
+   where o.name::pg_catalog.regclass = c.oid limit 1), %s::pg_catalog.text)) p
+where n.oid = %s::pg_catalog.text::pg_catalog.regnamespace and c.relkind in ('r', 'p') and c.relpersistence <> 't'
+  and not exists (select from pg_catalog.pg_inherits i where i.inhrelid = c.oid)
+  and not exists (
+    select from pg_catalog.pg_depend d
+    where d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objid = c.oid and d.deptype = 'e')
+  and c.oid <> all (%s::pg_catalog.text[]::pg_catalog.regclass[])
+order by n.nspname, c.relname"""
 _SET_MODE = "select fence.set_mode(%s::pg_catalog.text::pg_catalog.regclass, %s::pg_catalog.text)"
 _UNPROTECT = "select fence.unprotect(%s::pg_catalog.text::pg_catalog.regclass)"
 _TABLE = """\
@@ -177,6 +195,12 @@ def protect(table: str, resource: str, guard: Guard) -> Statement:
         _PROTECT,
         (table, resource, g.mode, g.expiry, g.writes, g.inserts, g.covering, g.token_column, g.uncatchable),
     )
+
+
+def plan(schema: str, template: str, own: Sequence[tuple[str, str]], without: Sequence[str]) -> Statement:
+    """What protecting every table of a schema means: `own` tables have their own template, `without` are left out."""
+    names, templates = [name for name, _ in own], [text for _, text in own]
+    return Statement(_PLAN, (names, templates, template, schema, list(without)))
 
 
 def set_mode(table: str, mode: str) -> Statement:

@@ -9,7 +9,9 @@ from psycopg.rows import DictRow
 
 from pyfence.cli import _queries
 from pyfence.cli._database import Session, session
+from pyfence.cli._exit_codes import ExitCode
 from pyfence.cli._output import Column, Output, Row, say
+from pyfence.cli._protect_all import Scope, protect_all
 from pyfence.cli._settings import Settings, name, shared_options, text
 
 MODES = ("enforce", "observe")
@@ -43,8 +45,8 @@ def column(value: str) -> str:
 
 
 @click.command()
-@click.argument("table", type=name)
-@click.argument("resource", type=text)
+@click.argument("table", type=name, required=False)
+@click.argument("resource", type=text, required=False)
 @click.option("--mode", type=click.Choice(MODES), help="enforce (new tables) refuses; observe only reports.")
 @click.option(
     "--expiry",
@@ -71,19 +73,50 @@ def column(value: str) -> str:
     default=None,
     help="Whether an EXCEPTION block in the database is kept from swallowing a refusal.",
 )
+@click.option("--all", "everything", is_flag=True, help="Instead of TABLE and RESOURCE: every table of --schema.")
+@click.option("--schema", type=name, help="With --all: the schema.")
+@click.option(
+    "--resource-template", type=text, help="With --all: '{@schema}.{@table}', '{@table}:{@key}' (primary key) ..."
+)
+@click.option("--for", "own", type=(name, text), multiple=True, help="With --all: a TEMPLATE of its own for a TABLE.")
+@click.option("--except", "without", type=name, multiple=True, metavar="TABLE", help="With --all: leave TABLE out.")
+@click.option("--yes", is_flag=True, help="With --all: carry the plan out without asking.")
 @shared_options
 @click.pass_obj
-def protect(settings: Settings, /, table: str, resource: str, **parameters: Any) -> None:
+def protect(
+    settings: Settings,
+    /,
+    table: str | None,
+    resource: str | None,
+    everything: bool,
+    schema: str | None,
+    resource_template: str | None,
+    own: tuple[tuple[str, str], ...],
+    without: tuple[str, ...],
+    yes: bool,
+    **parameters: Any,
+) -> int:
     """Guard TABLE: every write must present the current token of the RESOURCE it touches.
 
     RESOURCE is a name ('nightly-billing') or a template over the table's columns ('report:{id}'). TABLE is a name as
     SQL writes it. What is not given keeps its present value. Run it as the table's owner.
+
+    With --all the plan is shown first, and carried out as a whole or not at all: after a yes on a terminal, or with
+    --yes. Exits with 1, and changes nothing, while a table of the plan cannot be protected.
     """
+    if everything:
+        if None in (schema, resource_template) or table is not None:
+            raise click.UsageError("--all takes --schema and --resource-template, and neither TABLE nor RESOURCE")
+        scope = Scope(str(schema), str(resource_template), own, without)
+        return protect_all(settings, scope, _queries.Guard(**parameters), yes=yes, hints=_HINTS)
+    if table is None or resource is None or schema or resource_template or own or without or yes:
+        raise click.UsageError("give TABLE and RESOURCE; or --all with --schema and --resource-template")
     with session(settings, hints=_HINTS) as database:
         database.rows(_queries.protect(table, resource, _queries.Guard(**parameters)))
         guard = _guard(database, table)
     say(f"{guard['table']} is protected")
     _print_guard(settings, guard)
+    return ExitCode.OK
 
 
 @click.command(name="set-mode")

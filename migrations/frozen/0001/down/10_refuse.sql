@@ -16,6 +16,9 @@ begin
     where f.pronamespace = 'fence'::regnamespace
       and (n.nspname <> 'fence' or f.proname ~ '^_guard_[0-9]+$')
       and g.tgparentid = 0
+      and not exists (  -- a part of a tree goes with its root
+        select from pg_catalog.pg_inherits i join pg_catalog.pg_trigger u on u.tgrelid = i.inhparent
+        where i.inhrelid = c.oid and u.tgfoid = g.tgfoid)
   ) t;
   if v_count > 0 then
     raise exception '% protected: %', case v_count when 1 then '1 table is' else format('%s tables are', v_count) end, v_tables

@@ -162,6 +162,7 @@ drop function
   fence._observe_source,
   fence._own_tables_guard,
   fence._passes,
+  fence._plan_protect,
   fence._protect_call,
   fence._rearm,
   fence._refusal,
