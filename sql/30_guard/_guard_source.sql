@@ -13,7 +13,7 @@ language plpgsql
 stable
 as $$
 declare
-  v_name text := fence._new_name(p_guard, p_table);
+  v_name text := fence._written_under(p_guard, p_table);
   v_covered text := '';
   v_stamp text := '';
   v_turn text := '';
@@ -46,9 +46,7 @@ begin
       perform fence._refuse_broken(tg_relid, sqlerrm);
     end;
     return new;
-  end if;$source$, p_guard.token_column,
-      pg_catalog.format(case when p_guard.covering is null then '(%1$s)' else 'case when v_covered then %2$L else (%1$s) end' end,
-        v_name, p_guard.covering));
+  end if;$source$, p_guard.token_column, v_name);
   end if;
   if p_guard.writes <> 'many' then
     v_once := pg_catalog.format($source$
@@ -68,8 +66,7 @@ begin
     end if;
     return new;
   end if;$source$,
-        pg_catalog.format(case when p_guard.covering is null then '(%1$s)' else 'case when v_covered then %2$L else (%1$s) end' end,
-          v_name, p_guard.covering), p_guard.expiry, p_guard.id, p_guard.writes);
+        v_name, p_guard.expiry, p_guard.id, p_guard.writes);
     else
       v_before := $source$
   if tg_when = 'AFTER' and tg_level = 'STATEMENT' then

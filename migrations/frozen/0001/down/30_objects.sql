@@ -182,7 +182,8 @@ drop function
   fence._template_of,
   fence._trigger_faults,
   fence._undefine_guard,
-  fence._update_statement;
+  fence._update_statement,
+  fence._written_under;
 drop table
   fence._authority,
   fence._option,
