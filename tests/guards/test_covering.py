@@ -195,6 +195,20 @@ def test_sql_jobs_enter_the_covering_resource(db: Database, t: str) -> None:
     assert acquire(db, "row:1")
 
 
+def test_a_row_that_is_entered_just_now_is_waited_for_by_asking_again(db: Database, t: str) -> None:
+    release(db, acquire(db, "row:1"))
+    other, job = acquire(db, "row:2"), db.connect("app")
+    job.execute("select fence.enter('row:1')")
+    job.execute(ONE)
+    for _ in range(2):
+        assert ask(db, "all rows").reason == "draining"
+    with sqlstate("LF001"):
+        renew(db, other)
+    job.execute(ONE)
+    job.commit()
+    assert acquire(db, "all rows").token > other.token
+
+
 def test_once_and_the_token_column_go_by_the_covering_claim(db: Database) -> None:
     db.execute("create table public.s (id int primary key, token bigint)")
     protect(db, "public.s", "row:{id}", p_covering="all", p_token_column="token", p_writes="once")
