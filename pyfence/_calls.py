@@ -116,8 +116,8 @@ def pipelined(conn: Connection) -> Iterator[None]:
 def end_with_sync(pipeline: psycopg.Pipeline | psycopg.AsyncPipeline) -> None:
     """Makes a Sync the last message that the pipeline sends.
 
-    psycopg (3.2, 3.3) adds a Flush, which is no statement, but makes the server stop its clock of an idle session: whoever
-    freezes right after a pipelined `present` would stand in a successor's way for ever.
+    psycopg (3.2, 3.3) adds a Flush, which is no statement, but makes the server stop its clock of an idle session:
+    whoever freezes right after a pipelined `present` would stand in a successor's way for ever.
     """
 
     def exit_gen() -> Generator[int, int, None]:
