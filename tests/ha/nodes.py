@@ -57,7 +57,6 @@ class Node:
     def start(self) -> Node:
         """Returns when it accepts connections, a standby read-only ones."""
         self.port = _server.free_port()
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
         settings = {**SETTINGS, "port": self.port, "cluster_name": self.name, **self.settings}
         arguments = ["-D", str(self.data), *_server.setting_arguments(settings)]
         with (self.stage.workspace.path / f"{self.name}.log").open("ab") as log:
@@ -87,6 +86,7 @@ class Node:
         pids = [self.process.pid, *self.children()]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)  # so that none of them sees another one die
+        self.stage.left |= shared_memory(pids)
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
@@ -145,6 +145,7 @@ class Node:
         finally:
             for pid in reversed(pids):
                 os.kill(pid, signal.SIGCONT)
+        (node.data / "postmaster.pid").unlink(missing_ok=True)  # the original's
         return node
 
     def catch_up(self, primary: Node) -> None:
@@ -207,6 +208,16 @@ class Node:
         return str(state)
 
 
+def shared_memory(pids: list[int]) -> set[Path]:
+    """The files that PostgreSQL would remove at the end of these processes, and cannot where they are killed."""
+    found: set[Path] = set()
+    for pid in pids:
+        with suppress(OSError):
+            lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+            found |= {Path(line[line.index("/dev/shm") :]) for line in lines if "/dev/shm/PostgreSQL." in line}
+    return found
+
+
 def _runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
@@ -224,6 +235,7 @@ class Stage:
         if programs.account is not None:
             os.chown(self.workspace.path, programs.account.uid, programs.account.gid)
         self.nodes: list[Node] = []
+        self.left: set[Path] = set()
 
     def node(self, name: str, **settings: str | int | bool) -> Node:
         node = Node(self, name, **settings)
@@ -266,6 +278,8 @@ class Stage:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
                 node.stop(signal.SIGQUIT)
+        for path in self.left:  # of those that were killed and never started again
+            path.unlink(missing_ok=True)
         self.workspace.close()
 
 

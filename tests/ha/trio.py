@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from ha.nodes import DATABASE, Stage
+from ha.nodes import DATABASE, Stage, shared_memory
 from harness import ROLES, install, wait_until
 
 from pyfence import _server
@@ -69,6 +69,8 @@ class Member:
     def signal(self, what: signal.Signals, *, patroni: bool = True, postgres: bool = True) -> None:
         pids = [self.process.pid] if patroni and self.process is not None else []
         pids += self.backends() if postgres else []
+        if what == signal.SIGKILL:
+            self.trio.stage.left |= shared_memory(pids)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, what)
