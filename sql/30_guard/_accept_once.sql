@@ -16,9 +16,7 @@ declare
   v_sequence bigint;
   v_last fence._accepted;
 begin
-  if coalesce(v_claim, '') = '' then  -- a logical replication worker: nobody else comes here without a claim
-    return;
-  elsif p_writes = 'sequenced' then
+  if p_writes = 'sequenced' then
     if v_number ~ '^-?[0-9]{1,19}$' then
       v_sequence := case when v_number::numeric between -9223372036854775808 and 9223372036854775807 then v_number::bigint end;
     end if;

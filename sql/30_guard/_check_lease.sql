@@ -2,7 +2,7 @@
 -- present lineage, or an error is raised. Three steps, in this order: lock the lease, compare, look at the clock. FOR KEY SHARE, because the token is a key
 -- column: a takeover waits for this transaction, a renewal does not, and a snapshot older than a takeover gets 40001.
 -- fence.present runs the same check early. p_expiry 'until_superseded' leaves the clock out. A null resource is a row whose
--- key is null. Returns the ttl of the lease; bounds the transaction's idling by it where claims came with the connection, as present does.
+-- key is null. Returns the ttl of the lease; null where the claim was not accepted and the writer may pass all the same; bounds the transaction's idling by it where claims came with the connection, as present does.
 -- Locks: the lease row FOR KEY SHARE, until the transaction ends; as a label for fence._lease_lock, which nobody waits for, an advisory lock.
 -- Codes: LF004 no claim at all, LF005 no claim on this resource or a null key, LF001, LF002, LF006, LF009 (fence._verdict); 40001 for a
 -- snapshot too old to decide.

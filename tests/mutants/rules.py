@@ -53,7 +53,7 @@ RULES: list[tuple[str, str, str]] = [
     ("stable", r"(?m)^volatile$", "stable"),
     ("no refusal", r"(?s)\bperform fence\._(?:raise|refuse\w*)\((?:[^;']|'(?:[^']|'')*')*\);", "null;"),
     ("no check", r"\bperform (?:from )?fence\._(?:check|lock|bound|begin)\w*\((?:[^;']|'(?:[^']|'')*')*\);", "null;"),
-    ("no check", r"\bv_ttl := fence\._check_lease\([^;]*\);", "null;"),
+    ("no check", r"\bfence\._check_lease\([^;)]*\) is null", "false"),
     ("not counted", r"\bperform fence\._accept_once\([^;]*\);", "null;"),
     ("no setting", r"\bperform (?:pg_catalog\.)?set_config\([^;]*\);", "null;"),
     ("off by one", r"(?<=\w) <= (?=[\w(])", " < "),

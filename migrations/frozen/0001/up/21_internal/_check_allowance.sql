@@ -14,18 +14,20 @@ begin
     return;
   end if;
   for v_rule in
-    select a.pattern, a.expression, a.max_leases
+    select a.role, a.pattern, a.expression, a.max_leases
     from fence._allowance a join pg_catalog.pg_roles r on r.rolname = a.role
     where a.role = session_user
       or pg_catalog.pg_has_role(session_user, r.oid, 'member') and not (select s.rolsuper from pg_catalog.pg_roles s where s.rolname = session_user)
     order by a.role, a.pattern
-    for no key update of a
   loop
     v_names := pg_catalog.concat_ws(', ', v_names, v_rule.pattern);
     if p_resource !~ v_rule.expression then
       continue;
     end if;
     v_found := true;
+    continue when v_rule.max_leases is null;
+    select a.max_leases into v_rule.max_leases
+    from fence._allowance a where a.role = v_rule.role and a.pattern = v_rule.pattern for no key update;
     if v_rule.max_leases <= (
       select pg_catalog.count(*) from fence._lease l
       where l.granted_to = session_user and l.secret_hash is not null and l.expires_at > pg_catalog.clock_timestamp()

@@ -61,8 +61,9 @@ begin
       perform fence._refuse_broken(tg_relid, sqlerrm);
     end;
     if fence._claim_on(fence._claims(), v_name) <> '' then
-      v_ttl := fence._check_lease(tg_relid, v_name, %L);
-      perform fence._accept_once(%s, tg_relid, v_name, %L, false);
+      if fence._check_lease(tg_relid, v_name, %L) is not null then
+        perform fence._accept_once(%s, tg_relid, v_name, %L, false);
+      end if;
     end if;
     return new;
   end if;$source$,
@@ -100,14 +101,16 @@ begin
 declare
   v_names text[] := '{}';
   v_name text;
-  v_ttl interval;
   v_covered boolean := false;
 begin$source$, v_covered, v_stamp, v_turn, v_leave, pg_catalog.format($source$
   if fence._claims() is null and fence._passes(tg_relid, 'LF004', null) then
     %s
   end if;$source$, pg_catalog.replace(v_return, E'\n', E'\n  ')), v_before, fence._find_source(p_guard, p_table), pg_catalog.format($source$
   foreach v_name in array v_names loop
-    v_ttl := fence._check_lease(tg_relid, v_name, %L);%s
+    if fence._check_lease(tg_relid, v_name, %L) is null then  -- its writer may pass; what it claims was not believed
+      v_names := pg_catalog.array_remove(v_names, v_name);
+      continue;
+    end if;%s
   end loop;%s
   %s
 end

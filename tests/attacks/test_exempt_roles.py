@@ -1,0 +1,168 @@
+"""What a role can do that was let pass for a while, and wants more than that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from guards.scene import Lease, acquire, ask, contents, forge, present, protect, release
+from harness import SUPERUSER, Connection, Database, sqlstate
+from psycopg.types.json import Jsonb
+
+HUGE = 9223372036854775807
+
+
+@pytest.fixture
+def exempt(db: Database) -> Connection:
+    """A session of the exempt role, on a table whose writes are counted."""
+    db.execute("create table public.t (id int primary key, body text)")
+    db.execute("insert into public.t values (1, 'old'), (2, 'old')")
+    protect(db, "public.t", "row:{id}", p_writes="sequenced")
+    db.execute("select fence.exempt('public.t', 'outsider', now() + interval '1 hour', 'test')")
+    return db.connect("outsider")
+
+
+def sequenced(connection: Connection, lease: Lease, sequence: int) -> None:
+    connection.execute("select fence.present(%s, %s, %s, %s)", (*lease.parameters, sequence))
+
+
+def test_it_does_not_use_up_the_holders_turn(db: Database, exempt: Connection) -> None:
+    """A made-up claim with the holder's token, which any monitor sees: nothing of it is counted."""
+    lease = acquire(db, "row:1")
+    ((xact,),) = exempt.execute("select pg_current_xact_id()::text").fetchall()
+    claim = f"{xact}\n{lease.resource.encode().hex()} {lease.token} wrong {HUGE}\n"
+    exempt.execute("select set_config('fence.claims', %s, true)", (claim,))
+    exempt.execute("update public.t set body = 'legacy' where id = 1")
+    exempt.commit()
+    assert db.execute("select * from fence._accepted", user="fence_owner") == []
+    holder = db.connect("app")
+    sequenced(holder, lease, 1)
+    assert holder.execute("update public.t set body = 'new' where id = 1").rowcount == 1
+    holder.commit()
+    assert contents(db, "public.t")[0] == (1, "new")
+    noted = db.execute("select role, code, exempt from fence.violations", user="monitor")
+    assert noted == [("outsider", "LF006", True)]
+
+
+@pytest.mark.parametrize("token", ["0", "-1", "x", "99999999999999999999", ""])
+def test_a_made_up_claim_of_any_form_is_noted_and_no_more(db: Database, exempt: Connection, token: str) -> None:
+    ((xact,),) = exempt.execute("select pg_current_xact_id()::text").fetchall()
+    exempt.execute("select set_config('fence.claims', %s, true)", (f"{xact}\n{b'row:1'.hex()} {token} secret x\n",))
+    exempt.execute("update public.t set body = 'legacy' where id = 1")
+    exempt.commit()
+    assert contents(db, "public.t")[0] == (1, "legacy")
+    assert len(db.execute("select 1 from fence.violations", user="monitor")) == 1
+
+
+def test_it_can_hold_up_a_takeover_and_is_seen(db: Database, exempt: Connection) -> None:
+    """A made-up claim's lease is locked before it is judged; who may pass keeps that lock, and is seen in in_flight."""
+    lease = acquire(db, "row:1")
+    forge(exempt, Lease("row:1", 1, "wrong"))
+    exempt.execute("update public.t set body = 'legacy' where id = 1")
+    release(db, lease)
+    assert ask(db, "row:1").reason == "draining"
+    pids = db.execute("select pid from fence.in_flight", user=SUPERUSER)
+    assert pids == [(exempt.info.backend_pid,)]
+    exempt.rollback()
+    acquire(db, "row:1")
+
+
+def test_it_passes_on_its_table_alone_and_is_no_holder(db: Database, exempt: Connection) -> None:
+    db.execute("create table public.other (id int primary key)")
+    protect(db, "public.other", "row:{id}")
+    with sqlstate("LF004"):
+        exempt.execute("insert into public.other values (1)")
+    exempt.rollback()
+    forge(exempt, Lease("row:1", HUGE, "wrong"))
+    exempt.execute("update public.t set body = 'legacy' where id = 1")
+    for call in ("present", "renew", "release"):
+        with sqlstate("42501"), exempt.transaction():
+            exempt.execute(f"select fence.{call}('row:1', 1, 'x')")
+
+
+def test_it_exempts_nobody_else(db: Database, exempt: Connection) -> None:
+    for statement in (
+        "select fence.exempt('public.t', 'outsider', now() + interval '1 year', 'more')",
+        "insert into fence._exemption select guard, role, until + interval '1 year' from fence._exemption",
+        "set session authorization app",
+        "select fence.set_mode('public.t', 'observe')",
+    ):
+        with sqlstate("42501"), exempt.transaction():
+            exempt.execute(statement)
+
+
+def test_who_hides_his_own_violation(db: Database, exempt: Connection) -> None:
+    """fence.noted says what this transaction has noted; whoever may pass can say so beforehand, and no log line is left.
+
+    It harms nobody else and lets nothing pass that would not pass anyway: an exemption is trust.
+    """
+    ((xact, table),) = exempt.execute("select pg_current_xact_id()::text, 'public.t'::regclass::oid").fetchall()
+    exempt.execute("select set_config('fence.noted', %s, true)", (f"{xact}\n{table} LF004\n",))
+    exempt.execute("update public.t set body = 'legacy' where id = 1")
+    exempt.commit()
+    assert db.execute("select * from fence.violations", user="monitor") == []
+    exempt.execute("update public.t set body = 'legacy' where id = 1")
+    exempt.commit()
+    assert len(db.execute("select 1 from fence.violations", user="monitor")) == 1
+
+
+def test_a_renamed_role_takes_neither_rules_nor_exemptions_along(db: Database) -> None:
+    """They go by name, so that a dump carries them. Renaming needs CREATEROLE."""
+    db.execute("create role batch_old login", user=SUPERUSER)
+    try:
+        db.execute("select fence.allow('batch_old', 'job:*')")
+        for (statement,) in db.execute("select fence._role_grants('batch_old', 'client')", user="fence_owner"):
+            db.execute(statement, user="fence_owner")
+        with sqlstate("42501"):
+            db.execute("select fence.acquire('x')", user="batch_old")
+        db._by_user.pop("batch_old").close()
+        db.execute("alter role batch_old rename to batch_new", user=SUPERUSER)
+        assert db.execute("select granted from fence.acquire('x')", user="batch_new") == [(True,)]
+        assert db.execute("select role from fence.allowances", user="monitor") == [("batch_old",)]
+    finally:
+        for name in ("batch_old", "batch_new"):
+            if db.execute("select 1 from pg_roles where rolname = %s", (name,)):
+                db.execute(f"drop owned by {name}", user=SUPERUSER)
+                db.execute(f"drop role {name}", user=SUPERUSER)
+
+
+# -- inserts that need no claim --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["", "off", "on"])
+@pytest.mark.parametrize("route", ["update", "merge"])
+def test_a_row_that_moves_is_no_insert_whatever_the_setting_says(db: Database, setting: str, route: str) -> None:
+    """p_inserts allows new rows; fence.moving tells a moved one from a new one, and any role may SET it."""
+    if route == "merge" and db.cluster.version < 15:
+        pytest.skip("no MERGE before PostgreSQL 15")
+    db.execute("create table public.p (id int, k int, body text) partition by range (k)")
+    for number in (0, 10):
+        db.execute(f"create table public.p{number} partition of public.p for values from ({number}) to ({number + 10})")
+    db.execute("insert into public.p values (1, 1, 'old'), (2, 12, 'old')")
+    protect(db, "public.p", "row:{id}", p_inserts="allow")
+    thief = db.connect("app")
+    thief.execute("select set_config('fence.moving', %s, false)", (setting,))
+    thief.commit()
+    present(thief, acquire(db, "row:1"))
+    reset = f"set_config('fence.moving', '{setting}', true)"
+    statement = {
+        "update": f"update public.p set id = 2, k = 15, body = 'stolen' || {reset} where id = 1 returning {reset}",
+        "merge": f"merge into public.p using (values (1)) v (id) on p.id = v.id"
+        f" when matched then update set id = 2, k = 15, body = 'stolen' || {reset}",
+    }[route]
+    with sqlstate("LF005"):
+        thief.execute(statement)
+    thief.rollback()
+    assert sorted(contents(db, "public.p")) == [(1, 1, "old"), (2, 12, "old")]
+
+
+def test_the_token_column_of_a_row_inserted_without_a_claim_is_what_the_writer_says(db: Database) -> None:
+    """Nothing else could be stamped on it; so trust the column only where inserts are checked."""
+    db.execute("create table public.s (id int primary key, body text, token bigint)")
+    protect(db, "public.s", "row:{id}", p_inserts="allow", p_token_column="token")
+    db.execute("insert into public.s values (1, 'x', %s)", (HUGE,), user="outsider")
+    assert db.execute("select token from public.s") == [(HUGE,)]
+    lease = acquire(db, "row:1")
+    parameters: tuple[Any, ...] = (Jsonb({"id": 1}), Jsonb({"token": 5}), *lease.parameters)
+    db.execute("select fence.fenced_update('public.s', %s, %s, %s, %s, %s)", parameters, user="app")
+    assert db.execute("select token from public.s") == [(lease.token,)]
