@@ -92,7 +92,7 @@ def test_it_exempts_nobody_else(db: Database, exempt: Connection) -> None:
 
 
 def test_who_hides_his_own_violation(db: Database, exempt: Connection) -> None:
-    """fence.noted says what this transaction has noted; whoever may pass can say so beforehand, and no log line is left.
+    """fence.noted says what this transaction has noted; whoever may pass can say so beforehand, and no line is logged.
 
     It harms nobody else and lets nothing pass that would not pass anyway: an exemption is trust.
     """
