@@ -1,4 +1,4 @@
-"""What a client is made of, in one place: the source of its connections, its clock, its two lines for short calls."""
+"""What a client is made of: the source of its connections, its clock, two lines for short calls, its queue."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from pyfence._calls import Calls
 from pyfence._clock import Timekeeper
 from pyfence._connect import Connection
+from pyfence._queue import Queue
 
 
 class Opener(Protocol):
@@ -30,6 +31,7 @@ class Backend(Generic[S]):
     Attributes:
         calls: for acquire, renew and release; at most four at once.
         heartbeats: for renewals alone, which wait for no other call.
+        queue: the places of acquires that wait.
         timeout: seconds that one call may take.
     """
 
@@ -37,6 +39,7 @@ class Backend(Generic[S]):
     timekeeper: Timekeeper
     calls: Calls
     heartbeats: Calls
+    queue: Queue
     timeout: float
 
     @classmethod
@@ -49,11 +52,13 @@ class Backend(Generic[S]):
             calls=calls,
             # The connection that acquired is idle by then: a busy process need not open another one under pressure.
             heartbeats=Calls(source.open, timekeeper, limit=1, spare=calls),
+            queue=Queue(source.open, calls),
             timeout=timeout,
         )
 
     def close(self) -> None:
         """Closes the connections that the client itself has opened."""
+        self.queue.close()
         self.calls.close()
         self.heartbeats.close()
         self.source.close()

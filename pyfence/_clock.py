@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from datetime import timedelta
 log = logging.getLogger("pyfence")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two requests of one waiting acquire
+_LONGEST_SILENCE = 30.0  # seconds between two requests of one that is called when the lease becomes free
 
 # Counts on while the machine is suspended, where the system has such a clock: a lease runs out during a nap, too.
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
@@ -110,20 +112,27 @@ class Waiting:
         self._deadline = None if length is None else now() + length
         self._longest = _FIRST_PAUSE
 
-    def pause(self, retry_in: timedelta | None) -> float | None:
+    @property
+    def left(self) -> float:
+        """Seconds until the wait is over."""
+        return math.inf if self._deadline is None else self._deadline - now()
+
+    def pause(self, retry_in: timedelta | None, *, called: bool = False) -> float | None:
         """Seconds until the next request, or None when the wait is over.
 
         At the moment `retry_in` names if that is near, else earlier, for a holder that gives up early; more and more
         slowly, and scattered, so that many waiting processes do not ask in step. One request falls on the end of the
-        wait.
+        wait. `called`: somebody says when the holder gives up early.
         """
-        left = None if self._deadline is None else self._deadline - now()
-        if left is not None and left <= 0:
+        left = self.left
+        if left <= 0:
             return None
         self._longest = min(self._longest * 2, _LONGEST_PAUSE)
         expected = None if retry_in is None else retry_in.total_seconds()
-        if expected is not None and expected <= self._longest:
+        if expected is not None and called:
+            pause = min(expected + random.uniform(0, min(1.0, expected / 10 + 0.001)), _LONGEST_SILENCE)
+        elif expected is not None and expected <= self._longest:
             pause = expected + random.uniform(0, min(0.05, expected / 10 + 0.001))
         else:
             pause = self._longest * random.uniform(0.5, 1)
-        return pause if left is None else min(pause, left)
+        return min(pause, left)

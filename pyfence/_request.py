@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import psycopg
 
 from pyfence import _statements, _telemetry
 from pyfence._backend import Backend, S
 from pyfence._clock import Waiting, now
+from pyfence._queue import Place, Queue
 from pyfence._state import LeaseState
+from pyfence._statements import Statement
 from pyfence.errors import FenceError, OutcomeUnknown, SchemaMismatch
 from pyfence.types import Holder, Seconds, checked_text, default_owner, seconds, ttl_seconds
 
@@ -15,28 +19,54 @@ TRANSIENT = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction, Ou
 """Failures that a waiting acquire survives once the database has answered it: of the server and the network."""
 
 
+_WORTH_LISTENING = 1.0  # seconds of waiting left
+
+
 class Request:
     """What `acquire` was called with. It does not wait itself: the client does, the way its kind waits.
+
+    One that waits queues up once it has been told that somebody else has the lease, and is then woken when it is its
+    turn; `close` ends that.
+
+    Args:
+        wake: ends the client's wait, from any thread; returns at once.
 
     Raises:
         BadArgument: before anything is sent.
     """
 
-    def __init__(self, resource: str, ttl: Seconds, owner: str | None, wait: Seconds | None) -> None:
+    def __init__(
+        self, resource: str, ttl: Seconds, owner: str | None, wait: Seconds | None, *, wake: Callable[[], object]
+    ) -> None:
         self.resource = checked_text(resource, name="resource")
         self._ttl = ttl_seconds(ttl)
-        label = default_owner() if owner is None else checked_text(owner, name="owner")
-        self._statement = _statements.acquire(self.resource, self._ttl, label)
+        self._owner = default_owner() if owner is None else checked_text(owner, name="owner")
         self._waiting = Waiting(None if wait is None else seconds(wait, name="wait", maximum=None, zero=True))
+        self._waits = self._waiting.left > 0
+        self._wake = wake
+        self._queue: Queue | None = None
+        self._place: Place | None = None
+        self._listener: int | None = None
         self._holder: Holder | None = None
 
     def ask(self, backend: Backend[S], *, timeout: float | None = None) -> LeaseState | None:
-        """Asks once, blocking: the lease, or None where somebody else has it. Raises what `Calls.run` raises."""
+        """Asks, blocking: the lease, or None where somebody else has it. Raises what `Calls.run` raises."""
+        deadline = now() + (backend.timeout if timeout is None else timeout)
+        state = self._ask(backend, deadline)
+        if state is None and self._place is None and self._waiting.left > 0:
+            self._queue = backend.queue
+            self._place = backend.queue.join(self._wake, listen=self._waiting.left > _WORTH_LISTENING)
+            state = self._ask(backend, deadline)
+        return state
+
+    def _ask(self, backend: Backend[S], deadline: float) -> LeaseState | None:
         sent = now()
-        length = backend.timeout if timeout is None else timeout
-        rows = backend.calls.run(self._statement, timeout=length, resource=self.resource)
+        length = max(0.0, deadline - sent)
+        rows = backend.calls.run(self._statement(backend), timeout=length, resource=self.resource)
         if not rows:
             raise self._mismatch(backend, length)
+        if self._place is not None:
+            self._place.ticket = _statements.ticket(rows[0]) or 0
         answer = _statements.granted(rows[0])
         if isinstance(answer, Holder):
             self._holder = answer
@@ -45,6 +75,21 @@ class Request:
         _telemetry.granted(state.resource, state.token)
         state.watch(backend.timekeeper)
         return state
+
+    def _statement(self, backend: Backend[S]) -> Statement:
+        if not self._waits:
+            return _statements.acquire(self.resource, self._ttl, self._owner)
+        if self._place is None:
+            return _statements.acquire_in_turn(self.resource, self._ttl, self._owner, ticket=None, listener=None)
+        self._listener = backend.queue.listener
+        return _statements.acquire_in_turn(
+            self.resource, self._ttl, self._owner, ticket=self._place.ticket, listener=self._listener
+        )
+
+    def close(self) -> None:
+        """Ends the waiting, however it has ended."""
+        if self._queue is not None and self._place is not None:
+            self._queue.leave(self._place)
 
     def _mismatch(self, backend: Backend[S], timeout: float) -> SchemaMismatch:
         """The statement asks for nothing where the schema is older than this client."""
@@ -66,7 +111,7 @@ class Request:
     def pause(self) -> float:
         """Seconds until it is worth asking again. Raises LeaseHeld where the wait is over."""
         assert self._holder is not None
-        pause = self._waiting.pause(self._holder.retry_in)
+        pause = self._waiting.pause(self._holder.retry_in, called=self._listener is not None)
         if pause is None:
             raise self._holder.as_error()
         return pause

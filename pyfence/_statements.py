@@ -45,6 +45,13 @@ select granted, resource, token, secret, owner, expires_at, reason, retry_in
 from fence.acquire(
   %s::pg_catalog.text, pg_catalog.make_interval(secs => %s::pg_catalog.float8), %s::pg_catalog.text)
 where fence.schema_version() collate "C" >= '{NEEDED_SCHEMA}'"""
+_ACQUIRE_IN_TURN = f"""\
+select granted, resource, token, secret, owner, expires_at, reason, retry_in, ticket
+from fence._acquire_in_turn(
+  %s::pg_catalog.text, pg_catalog.make_interval(secs => %s::pg_catalog.float8), %s::pg_catalog.text,
+  %s::pg_catalog.int8, %s::pg_catalog.int4)
+where fence.schema_version() collate "C" >= '{NEEDED_SCHEMA}'"""
+_DECLINE = "select fence._decline(%s::pg_catalog.int8)"
 _RENEW = """\
 select fence.renew(%s::pg_catalog.text, %s::pg_catalog.int8, %s::pg_catalog.text,
   pg_catalog.make_interval(secs => %s::pg_catalog.float8))"""
@@ -69,9 +76,37 @@ def acquire(resource: str, ttl: float, owner: str) -> Statement:
     return Statement(_ACQUIRE, (resource, ttl, owner))
 
 
+def acquire_in_turn(resource: str, ttl: float, owner: str, *, ticket: int | None, listener: int | None) -> Statement:
+    """The same for somebody who waits, after all who came before. Its row is for `granted` and `ticket`.
+
+    `ticket`: None for a first request, 0 to queue up, then what the answer says. `listener`: the backend that hears
+    the calls for it, see `listen`.
+    """
+    return Statement(_ACQUIRE_IN_TURN, (resource, ttl, owner, ticket, listener))
+
+
+def ticket(row: Row) -> int | None:
+    """The place in the queue that `acquire_in_turn` answered."""
+    place: int | None = row[8]
+    return place
+
+
+BACKEND = Statement("select pg_catalog.pg_backend_pid()", ())
+
+
+def listen(backend: int) -> Statement:
+    """Hears the calls for tickets whose listener is `backend`, this connection's own. The payload is the ticket."""
+    return Statement(f"listen fence_{int(backend)}", ())
+
+
+def decline(ticket: int) -> Statement:
+    """Gives a place in the queue back."""
+    return Statement(_DECLINE, (ticket,))
+
+
 def granted(row: Row) -> Grant | Holder:
-    """What `acquire` answered."""
-    is_granted, resource, token, secret, owner, expires_at, reason, retry_in = row
+    """What `acquire` and `acquire_in_turn` answered."""
+    is_granted, resource, token, secret, owner, expires_at, reason, retry_in = row[:8]
     if is_granted:
         return Grant(Claim(resource, token, secret), owner, expires_at)
     return Holder(resource, owner, token, expires_at, reason or "held", retry_in or timedelta(0))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -69,9 +69,11 @@ class AsyncFence(BaseFence[AsyncSource]):
             LeaseHeld, BadArgument, AuthorityQuarantined, OutcomeUnknown, psycopg.Error: as `Fence.acquire`.
         """
         self._after_fork()
-        request = Request(resource, ttl, owner, wait)
-        with _telemetry.span("pyfence.acquire", request.resource):
+        woken = asyncio.Event()
+        request = Request(resource, ttl, owner, wait, wake=_from_any_thread(woken.set))
+        with _telemetry.span("pyfence.acquire", request.resource), closing(request):
             while True:
+                woken.clear()
                 try:
                     state = await self._ask(request)
                 except TRANSIENT as exc:
@@ -80,7 +82,8 @@ class AsyncFence(BaseFence[AsyncSource]):
                     if state is not None:
                         return AsyncLease(self._backend, state, forget=self._renewer.remove, threads=self._threads)
                     pause = request.pause()
-                await asyncio.sleep(pause)  # never more than a second
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), pause)
                 if self._closing.is_set():
                     raise request.closed()
 
@@ -154,8 +157,7 @@ class AsyncFence(BaseFence[AsyncSource]):
     async def close(self) -> None:
         """Ends renewals and waiting acquires and closes the connections this client has opened, nobody else's.
 
-        Leases that are still held are not given back: they end with their ttl. An acquire that waits meanwhile ends
-        within a second.
+        Leases that are still held are not given back: they end with their ttl. An acquire that waits meanwhile ends.
         """
         self._close()
 
@@ -166,6 +168,17 @@ class AsyncFence(BaseFence[AsyncSource]):
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _from_any_thread(call: Callable[[], object]) -> Callable[[], None]:
+    """Calls `call` in the event loop that is running now, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        with suppress(RuntimeError):  # the loop is closed: there is nobody to be told
+            loop.call_soon_threadsafe(call)
+
+    return tell
 
 
 def _in_loop(call: Callable[[], object | Awaitable[object]], resource: str) -> Callable[[], None]:
@@ -186,8 +199,4 @@ def _in_loop(call: Callable[[], object | Awaitable[object]], resource: str) -> C
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    def tell() -> None:
-        with suppress(RuntimeError):  # the loop is closed: there is nobody to be told
-            loop.call_soon_threadsafe(start)
-
-    return tell
+    return _from_any_thread(start)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -49,7 +50,8 @@ class Fence(BaseFence[Source]):
             resource: 1 to 1024 bytes; see `pyfence.resource` for names made from keys.
             ttl: how long it lasts unless renewed; above zero, at most a day.
             owner: a label for people; None: 'host:pid'.
-            wait: how long to wait for it; 0: not at all, None: for ever.
+            wait: how long to wait for it; 0: not at all, None: for ever. Those who wait get it in the order they came;
+                who does not wait may come in between.
 
         Raises:
             LeaseHeld: somebody else has it, and the wait is over. Says who, until when, and when to ask again.
@@ -59,9 +61,11 @@ class Fence(BaseFence[Source]):
             psycopg.Error: the database could not be asked. A wait that has had one answer goes on asking instead.
         """
         self._after_fork()
-        request = Request(resource, ttl, owner, wait)
-        with _telemetry.span("pyfence.acquire", request.resource):
+        woken = threading.Event()
+        request = Request(resource, ttl, owner, wait, wake=woken.set)
+        with _telemetry.span("pyfence.acquire", request.resource), closing(request):
             while True:
+                woken.clear()
                 try:
                     state = request.ask(self._backend)
                 except TRANSIENT as exc:
@@ -70,7 +74,8 @@ class Fence(BaseFence[Source]):
                     if state is not None:
                         return Lease(self._backend, state, forget=self._renewer.remove)
                     pause = request.pause()
-                if self._closing.wait(pause):
+                woken.wait(pause)
+                if self._closing.is_set():
                     raise request.closed()
 
     @contextmanager

@@ -126,7 +126,8 @@ class LeaseHeld(FenceError):
         owner: the holder's label, or None where the database did not say.
         token: the holder's token, or None.
         expires_at: when the lease ends unless it is renewed; aware, by the database's clock; or None.
-        reason: 'held', or 'draining': free, but a transaction of an earlier holder is still open; or None.
+        reason: 'held'; 'draining': free, but a transaction of an earlier holder is still open; 'queued', at the end of
+            a wait: free, but others have waited for longer; or None.
         retry_in: how long to wait before it is worth asking again, or None.
     """
 

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from pyfence.errors import BadArgument, LeaseHeld
 
+_STATES = {"draining": "being drained", "queued": "waited for"}
+
 Seconds = float | timedelta
 """A length of time: seconds as int or float, or a `timedelta`."""
 
@@ -65,10 +67,12 @@ class Holder:
     def as_error(self) -> LeaseHeld:
         draining = self.reason == "draining"
         return LeaseHeld(
-            f"lease {self.resource!r} is {'being drained' if draining else 'held'}",
+            f"lease {self.resource!r} is {_STATES.get(self.reason, 'held')}",
             detail=(
                 f"A transaction of owner {self.owner!r}, token {self.token}, is still open."
                 if draining
+                else "Others have waited for longer."
+                if self.reason == "queued"
                 else f"Owner {self.owner!r}, token {self.token}, until {self.expires_at.isoformat()} unless renewed."
             ),
             hint=f"Try again in {self.retry_in.total_seconds():.3f} s, or pass wait=SECONDS.",

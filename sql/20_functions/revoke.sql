@@ -1,6 +1,6 @@
 -- Ends the lease of whoever holds it, expired or not, without waiting for the holder's open writes: dead for every statement
 -- with a newer snapshot. False: there was nothing to end. For administrators.
--- Locks: the lease row FOR NO KEY UPDATE. Codes: LF010 bad argument.
+-- Locks: the lease row FOR NO KEY UPDATE; as fence._call_waiter. Codes: LF010 bad argument.
 create function fence.revoke(p_resource text, p_reason text) returns boolean
 language plpgsql
 volatile
@@ -22,6 +22,7 @@ begin
     return false;
   end if;
   perform fence._close(v_lease, format('revoked by %s: %s', session_user, p_reason));
+  perform fence._call_waiter(p_resource);
   return true;
 end
 $$;

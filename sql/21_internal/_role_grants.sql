@@ -10,7 +10,7 @@ as $$
 declare
   v_reader text[] := array['resource_name', 'resource_for', 'schema_version', '_resource_query', '_encode', '_raise'];
   v_client text[] := v_reader || array['acquire', 'enter', 'renew', 'renew_all', 'release', 'present', 'present_all', 'fenced_update',
-    '_update_statement', '_finished'];
+    '_update_statement', '_finished', '_acquire_in_turn', '_decline'];
   v_monitor text[] := v_reader || array['audit', '_audit', '_audit_sessions', '_guard_state', '_audit_migrations', '_recorded_revision',
     '_authority_state', '_label', '_current_timeline', '_current_database', '_is_accepted_restart'];
   v_admin text[] := v_monitor || array['revoke', 'evict', 'confirm_lineage', 'raise_token_floor', 'set_option', 'allow', 'prune', 'protect', 'set_mode', 'unprotect',

@@ -9,8 +9,22 @@ from harness import SUPERUSER, Database, install
 #: The longest that a function waits for a lock of its own. `_guard_1` stands for what `protect` generates.
 BOUNDS = {
     **dict.fromkeys(
-        ("acquire", "allow", "enter", "exempt", "release", "renew", "renew_all", "revoke", "set_option"), "2s"
+        (
+            "acquire",
+            "_acquire_in_turn",
+            "_decline",
+            "allow",
+            "enter",
+            "exempt",
+            "release",
+            "renew",
+            "renew_all",
+            "revoke",
+            "set_option",
+        ),
+        "2s",
     ),
+    **dict.fromkeys(("_acquire_in_turn", "_decline"), "2s"),
     **dict.fromkeys(("present", "present_all", "_define_guard", "_guard_1"), "5s"),
     "_lock_table": "1s",
 }

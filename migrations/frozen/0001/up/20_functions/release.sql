@@ -1,6 +1,6 @@
 -- Ends a lease. True: it was this holder's newest token and is closed now. False: no longer (or never) the holder; nothing is
 -- touched. Does not wait for the holder's own open writes; a successor does. Call it in a transaction of its own.
--- Locks: the lease row FOR NO KEY UPDATE, of its holder only: whoever cannot prove the claim locks nothing. Codes: LF010 bad argument.
+-- Locks: the lease row FOR NO KEY UPDATE, of its holder only: whoever cannot prove the claim locks nothing; as fence._call_waiter. Codes: LF010 bad argument.
 create function fence.release(p_resource text, p_token bigint, p_secret text) returns boolean
 language plpgsql
 volatile
@@ -22,6 +22,7 @@ begin
     return false;
   end if;
   perform fence._close(v_lease, 'released');
+  perform fence._call_waiter(p_resource);
   return true;
 end
 $$;

@@ -1,0 +1,207 @@
+"""The queue in the database: who waits is served in the order of arrival, whoever is not there is skipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from guards.scene import Lease, acquire, ask, expire, release, revoke
+from harness import Connection, Database, sqlstate
+
+TURN = "select granted, token, secret, reason, ticket from fence._acquire_in_turn('report:1', '30 s', 'x', %s, %s)"
+
+
+def turn(on: Database | Connection, ticket: int | None, listener: int | None = None) -> Any:
+    """granted, reason, ticket."""
+    if isinstance(on, Database):
+        ((granted, _, _, reason, ticket),) = on.execute(TURN, (ticket, listener), user="app")
+    else:
+        ((granted, _, _, reason, ticket),) = on.execute(TURN, (ticket, listener)).fetchall()
+    return granted, reason, ticket
+
+
+def queue_up(on: Database | Connection, listener: int | None = None) -> int:
+    granted, reason, ticket = turn(on, 0, listener)
+    assert (granted, reason) == (False, "held")
+    return int(ticket)
+
+
+def tickets(db: Database) -> list[int]:
+    return [ticket for (ticket,) in db.execute("select ticket from fence._waiter order by 1", user="fence_owner")]
+
+
+def is_over(db: Database, ticket: int) -> None:
+    """Let the time in which a waiter had to ask have passed."""
+    db.execute("update fence._waiter set due_at = clock_timestamp() where ticket = %s", (ticket,), user="fence_owner")
+
+
+class Listener:
+    """A connection that hears when its tickets are called."""
+
+    def __init__(self, db: Database) -> None:
+        self.connection = db.connect("app", autocommit=True)
+        self.pid = self.connection.info.backend_pid
+        self.connection.execute(f"listen fence_{self.pid}")
+
+    def calls(self, timeout: float = 0) -> list[int]:
+        return [
+            int(call.payload) for call in self.connection.notifies(timeout=timeout, stop_after=1 if timeout else None)
+        ]
+
+
+@pytest.fixture
+def lease(db: Database) -> Lease:
+    return acquire(db, "report:1", "1 h")
+
+
+def test_the_first_who_came_is_the_first_who_gets_it(db: Database, lease: Lease) -> None:
+    first, second, third = (queue_up(db) for _ in range(3))
+    assert first < second < third
+    release(db, lease)
+    for ticket in (third, second):
+        assert turn(db, ticket) == (False, "queued", ticket)
+    assert turn(db, first) == (True, None, first)
+    assert tickets(db) == [second, third]
+    assert turn(db, second) == (False, "held", second)
+
+
+def test_whoever_begins_to_wait_comes_after_those_who_do(db: Database, lease: Lease) -> None:
+    waiting = queue_up(db)
+    release(db, lease)
+    assert turn(db, None) == (False, "queued", None)
+    assert turn(db, 0)[:2] == (False, "queued")
+    assert turn(db, waiting)[0]
+
+
+def test_whoever_does_not_wait_may_come_in_between(db: Database, lease: Lease) -> None:
+    waiting = queue_up(db)
+    release(db, lease)
+    assert ask(db, "report:1").granted
+    assert turn(db, waiting) == (False, "held", waiting)
+
+
+@pytest.mark.parametrize("end", ["release", "revoke", "expiry"])
+def test_the_end_of_a_lease_calls_the_first_and_tells_the_second(db: Database, lease: Lease, end: str) -> None:
+    """The expiry is told by whoever finds the lease free."""
+    one, two = Listener(db), Listener(db)
+    first = queue_up(db, one.pid)
+    second, third = queue_up(db, two.pid), queue_up(db, two.pid)
+    if end == "release":
+        release(db, lease)
+    elif end == "revoke":
+        revoke(db, "report:1")
+    else:
+        expire(db, "report:1")
+        assert one.calls() == []
+        assert turn(db, third, two.pid) == (False, "queued", third)
+    assert one.calls(5) == [first]
+    assert two.calls(5) == [second]
+    assert turn(db, second, two.pid) == (False, "queued", second), "the first one has two seconds"
+    assert (one.calls(), two.calls()) == ([], []), "called once"
+    assert turn(db, first, one.pid)[0]
+
+
+def test_one_that_does_not_come_when_called_is_skipped_and_may_come_back(db: Database, lease: Lease) -> None:
+    listener = Listener(db)
+    first, second = queue_up(db, listener.pid), queue_up(db, listener.pid)
+    release(db, lease)
+    ((left,),) = db.execute(
+        "select due_at - clock_timestamp() from fence._waiter where ticket = %s", (first,), user="fence_owner"
+    )
+    assert left.total_seconds() <= 2
+    is_over(db, first)
+    granted, token, secret, _, _ = db.execute(TURN, (second, listener.pid), user="app")[0]
+    assert granted
+    assert tickets(db) == []
+    assert turn(db, first, listener.pid) == (False, "held", first), "in the place it had"
+    third = queue_up(db, listener.pid)
+    release(db, Lease("report:1", token, secret))
+    assert turn(db, third, listener.pid)[:2] == (False, "queued")
+    assert turn(db, first, listener.pid)[0]
+
+
+def test_one_whose_listener_is_gone_is_skipped_at_once(db: Database, lease: Lease) -> None:
+    dead, alive = Listener(db), Listener(db)
+    gone = [queue_up(db, dead.pid) for _ in range(3)]
+    ticket = queue_up(db, alive.pid)
+    db.cluster.admin.execute("select pg_terminate_backend(%s, 10000)", (dead.pid,))
+    release(db, lease)
+    assert alive.calls(5) == [ticket]
+    assert set(tickets(db)).isdisjoint(gone)
+    assert turn(db, ticket, alive.pid)[0]
+
+
+def test_one_that_waits_no_longer_lets_the_next_one_be_called(db: Database, lease: Lease) -> None:
+    one, two = Listener(db), Listener(db)
+    first, second = queue_up(db, one.pid), queue_up(db, two.pid)
+    release(db, lease)
+    assert one.calls(5) == [first]
+    assert two.calls(5) == [second]
+    db.execute("select fence._decline(%s)", (first,), user="app")
+    assert two.calls(5) == [second]
+    assert turn(db, second, two.pid)[0]
+    db.execute("select fence._decline(%s)", (second,), user="app")
+
+
+def test_a_release_in_flight_is_not_missed(db: Database, lease: Lease) -> None:
+    """Whoever queues up while the lease is being released waits for that, and gets it."""
+    releasing, waiter = db.connect("app"), db.connect("app", autocommit=True)
+    releasing.execute("select fence.release(%s, %s, %s)", lease.parameters)
+    waiting = db.start_blocked(waiter, TURN, (0, None), by=releasing)
+    releasing.commit()
+    assert waiting.result(10).fetchall()[0][0]
+
+
+def test_a_place_in_the_making_is_not_missed(db: Database, lease: Lease) -> None:
+    listener = Listener(db)
+    waiter = db.connect("app")
+    ticket = queue_up(waiter, listener.pid)
+    releasing = db.connect("app", autocommit=True)
+    waiting = db.start_blocked(releasing, "select fence.release(%s, %s, %s)", lease.parameters, by=waiter)
+    waiter.commit()
+    waiting.result(10)
+    assert listener.calls(5) == [ticket]
+
+
+def test_asking_again_keeps_nobody_waiting(db: Database, lease: Lease) -> None:
+    """Its row is locked then: a release calls it without that, and waits for nothing."""
+    listener = Listener(db)
+    ticket = queue_up(db, listener.pid)
+    waiter = db.connect("app")
+    turn(waiter, ticket, listener.pid)
+    releasing = db.connect("app", autocommit=True)
+    releasing.execute("set statement_timeout = '2 s'")
+    assert releasing.execute("select fence.release(%s, %s, %s)", lease.parameters).fetchall() == [(True,)]
+    assert listener.calls(5) == [ticket]
+
+
+def test_a_ticket_of_another_resource_is_no_place(db: Database, lease: Lease) -> None:
+    acquire(db, "report:2", "1 h")
+    other = "select ticket from fence._acquire_in_turn('report:2', '30 s', 'x', 0, null)"
+    ((ticket,),) = db.execute(other, user="app")
+    mine = queue_up(db)
+    release(db, lease)
+    assert turn(db, ticket)[:2] == (False, "queued")
+    assert turn(db, mine)[0]
+    assert tickets(db) == [ticket]
+
+
+def test_waiting_is_for_who_may_acquire(db: Database, lease: Lease) -> None:
+    for statement in (TURN, "select fence._decline(%s)"):
+        with sqlstate("42501"):
+            db.execute(statement, (0, None)[: statement.count("%s")], user="monitor")
+    with sqlstate("LF010"):
+        db.execute(TURN.replace("report:1", "report:{id}"), (0, None), user="app")
+
+
+def test_places_are_no_leases_at_any_level(db: Database, isolation: psycopg.IsolationLevel) -> None:
+    """Two who ask for a free lease at once: one gets it, also where both think it is their turn."""
+    lease = acquire(db, "report:1", "1 h")
+    one, two = db.connect("app", isolation=isolation), db.connect("app")
+    first = queue_up(db)
+    release(db, lease)
+    assert turn(one, first)[0]
+    assert ask(two, "report:1").reason == "draining"
+    one.commit()
+    assert ask(db, "report:1").reason == "held"
