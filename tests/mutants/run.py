@@ -127,7 +127,8 @@ class Judge:
         self.job = job
         self.folder = Path(tempfile.mkdtemp(prefix="pyfence-mutants-"))
         shutil.copytree(_resources.frozen_dir(), self.folder / "frozen")
-        self.cluster = harness.Cluster(harness.Postgresql.launch())
+        self._make, self._launch = harness.Cluster, harness.Postgresql.launch
+        self.cluster = self._make(self._launch())
         self.count = itertools.count(1)
 
     def start(self) -> None:
@@ -205,6 +206,8 @@ class Judge:
             if time.monotonic() > end:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
+                self.cluster.close()  # it may have left roles and settings, of which later tests would die
+                self.cluster = self._make(self._launch())
                 return None
             time.sleep(0.02)
         if not file.exists():
