@@ -2,13 +2,13 @@
 create table fence._option (
   name text collate "C" not null,
   value text not null,
-  allowed text[] not null,
+  allowed text[],
   description text not null,
   reason text,
   changed_at timestamptz,
   changed_by text,
   constraint _option_pkey primary key (name),
-  constraint _option_value_check check (value = any (allowed))
+  constraint _option_value_check check (allowed is null or value = any (allowed))
 );
 
 comment on table fence._option is 'Options: name, present value, what it may be, and why and by whom it was last changed.';
@@ -20,4 +20,8 @@ values
   ('on_restart', 'accept', '{accept,confirm}',
     'After a restart of the server, which may be a volume snapshot or a base backup: accept goes on, confirm waits for fence.confirm_lineage().'),
   ('need_sync', 'off', '{off,on}',
-    'on: grants no lease while synchronous_standby_names is empty.');
+    'on: grants no lease while synchronous_standby_names is empty.'),
+  ('idle_timeout', 'ttl', null,
+    'How long a transaction that has presented a claim may idle before the server ends it: ttl, that of the lease, or a length such as 5 min. For leases granted from then on.');
+
+comment on column fence._option.allowed is 'The values there are; null: a length of time, or ttl.';

@@ -276,6 +276,10 @@ def test_a_snapshot_older_than_a_floor_grants_nothing(db: Database, report: str)
         ("fence.set_option('nonsense', 'on', 'x')", "fence.options"),
         ("fence.set_option('need_sync', 'maybe', 'x')", "fence.options"),
         ("fence.set_option('need_sync', null, 'x')", "fence.options"),
+        *(
+            (f"fence.set_option('idle_timeout', '{value}', 'x')", "fence.options")
+            for value in ("", "soon", "0", "2 days")
+        ),
         ("fence.set_option(null, 'on', 'x')", "fence.options"),
         ("fence.set_option('need_sync', 'on', null)", "Say why"),
     ],
@@ -295,6 +299,7 @@ def test_bad_arguments(db: Database, report: str, call: str, hint: str) -> None:
 
 def test_options_say_what_they_are_and_who_changed_them(db: Database) -> None:
     assert db.execute("select name, value from fence.options order by name", user="monitor") == [
+        ("idle_timeout", "ttl"),
         ("lineage_policy", "auto"), ("need_sync", "off"), ("on_restart", "accept"),
     ]  # fmt: skip
     set_option(db, "on_restart", "confirm")
@@ -350,7 +355,12 @@ def test_the_command_line_shows_the_authority_and_ends_a_quarantine(db: Database
     shown = monitor("authority", "--json").json
     assert shown["authority"]["state"] == "issuing"
     assert shown["authority"]["timeline"] == shown["authority"]["present_timeline"]
-    assert [option["name"] for option in shown["options"]] == ["lineage_policy", "need_sync", "on_restart"]
+    assert [option["name"] for option in shown["options"]] == [
+        "idle_timeout",
+        "lineage_policy",
+        "need_sync",
+        "on_restart",
+    ]
     set_option(db, "lineage_policy", "confirm")
     edit(db, FOREIGN["timeline"])
     shown = monitor("authority", "--json", code=1).json

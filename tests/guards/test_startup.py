@@ -210,3 +210,21 @@ def test_a_rolled_back_enter_leaves_the_lease_as_it_was(db: Database, t: str, sc
         job.execute(WRITE)
     job.rollback()
     assert db.execute("select count(*) from fence.leases") == [(0,)]
+
+
+def test_the_option_says_how_long_a_transaction_under_a_lease_may_idle(db: Database) -> None:
+    """Shorter or longer than the ttl; a shorter limit of the session wins. Leases keep what they were granted with."""
+    limit = "show idle_in_transaction_session_timeout"
+    early = acquire(db, "early", "20 s")
+    for value, own, expected in (
+        ("2 s", "0", "2s"),
+        ("5 min", "0", "5min"),
+        ("5 min", "7s", "7s"),
+        ("ttl", "0", "20s"),
+    ):
+        db.execute("select fence.set_option('idle_timeout', %s, 'test')", (value,))
+        lease = acquire(db, f"x {value} {own}", "20 s")
+        for claim, shown in ((lease, expected), (early, "7s" if own == "7s" else "20s")):
+            writer = db.connect("app", options=f"-c idle_in_transaction_session_timeout={own}")
+            present(writer, claim)
+            assert writer.execute(limit).fetchone() == (shown,)

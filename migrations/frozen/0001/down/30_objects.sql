@@ -79,6 +79,7 @@ drop function
   fence._is_accepted_restart,
   fence._is_apply_worker,
   fence._is_current,
+  fence._is_idle_timeout,
   fence._is_live,
   fence._key_columns,
   fence._key_condition,

@@ -11,6 +11,7 @@ create table fence._lease (
   owner text not null,
   granted_to text,
   ttl interval not null,
+  idle_timeout interval,
   acquired_at timestamptz not null,
   expires_at timestamptz not null,
   lineage bigint not null,
@@ -26,6 +27,7 @@ comment on table fence._lease is 'One row per resource ever acquired: its newest
 comment on column fence._lease.token is 'The newest token ever granted for the resource. Only grows.';
 comment on column fence._lease.secret_hash is 'sha256 of the holder''s secret. Null: the lease is closed (released, revoked, or expired and asked for).';
 comment on column fence._lease.ttl is 'What acquire was asked for; a renewal without a ttl of its own uses it.';
+comment on column fence._lease.idle_timeout is 'The option of that name at the grant: how long a transaction under the lease may idle. Null: the ttl.';
 comment on column fence._lease.lineage is 'The authority''s lineage at the grant. Not the present one: not live.';
 comment on column fence._lease.granted_to is 'session_user of the grant: what fence.allow counts by. The owner is only a label.';
 comment on column fence._lease.entered is 'The transaction that fence.enter granted it to: live in that one only. Null: an ordinary lease.';

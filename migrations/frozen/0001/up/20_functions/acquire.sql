@@ -39,6 +39,7 @@ declare
   v_over record;
   v_covers boolean;
   v_above bigint := 0;
+  v_idle_timeout interval := nullif(fence._option_value('idle_timeout'), 'ttl');
 begin
   perform fence._check_resource(p_resource);
   p_ttl := fence._ttl(p_ttl);
@@ -70,8 +71,9 @@ begin
   loop
     select l.* into v_lease from fence._lease l where l.resource = p_resource;
     if not found then
-      insert into fence._lease as l (resource, token, secret_hash, owner, granted_to, ttl, acquired_at, expires_at, lineage)
-      select p_resource, fence._next_token(v_above), sha256(convert_to(v_secret, 'UTF8')), v_owner, session_user, p_ttl, c.now, c.now + p_ttl, v_lineage
+      insert into fence._lease as l (resource, token, secret_hash, owner, granted_to, ttl, idle_timeout, acquired_at, expires_at, lineage)
+      select p_resource, fence._next_token(v_above), sha256(convert_to(v_secret, 'UTF8')), v_owner, session_user, p_ttl, v_idle_timeout,
+        c.now, c.now + p_ttl, v_lineage
       from (select clock_timestamp() as now) c
       on conflict do nothing
       returning l.* into v_lease;
@@ -97,8 +99,8 @@ begin
         end if;
         update fence._lease l
         set token = fence._next_token(greatest(l.token, v_above)), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
-          granted_to = session_user, ttl = p_ttl, acquired_at = c.now, expires_at = c.now + p_ttl, lineage = v_lineage, closed_reason = null,
-          entered = null
+          granted_to = session_user, ttl = p_ttl, idle_timeout = v_idle_timeout, acquired_at = c.now, expires_at = c.now + p_ttl,
+          lineage = v_lineage, closed_reason = null, entered = null
         from (select clock_timestamp() as now) c
         where l.resource = p_resource
         returning l.* into v_lease;

@@ -15,9 +15,10 @@ begin
     perform fence._raise('LF010', format('there is no option %L', p_name),
       format('The options are %s.', (select string_agg(o.name, ', ' order by o.name) from fence._option o)),
       'Look at them: select * from fence.options;');
-  elsif p_value is null or p_value <> all (v_option.allowed) then
+  elsif p_value is null or p_value <> all (v_option.allowed) or v_option.allowed is null and not fence._is_idle_timeout(p_value) then
     perform fence._raise('LF010', format('%L is no value of option %s', p_value, p_name),
-      format('It may be %s.', array_to_string(v_option.allowed, ' or ')), 'Look at them: select * from fence.options;');
+      format('It may be %s.', coalesce(array_to_string(v_option.allowed, ' or '), 'ttl, or a length from 1 millisecond to 1 day')),
+      'Look at them: select * from fence.options;');
   end if;
   perform fence._check_reason(p_reason, format('select fence.set_option(%L, %L, ''agreed with operations'');', p_name, p_value));
   update fence._option o set value = p_value, reason = p_reason, changed_at = clock_timestamp(), changed_by = session_user

@@ -16,7 +16,7 @@ declare
   v_secret_hash bytea;
   v_lineage_is_present boolean;
   v_expires_at timestamptz;
-  v_ttl interval;
+  v_idle interval;
   v_labelled boolean;
 begin
   if coalesce(v_claim, '') = '' then
@@ -25,8 +25,9 @@ begin
   end if;
   select l.token, l.secret_hash,
     l.lineage = (select p.lineage from fence._present_lineage p)
-      and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null), l.expires_at, l.ttl
-  into v_token, v_secret_hash, v_lineage_is_present, v_expires_at, v_ttl
+      and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null), l.expires_at,
+    coalesce(l.idle_timeout, l.ttl)
+  into v_token, v_secret_hash, v_lineage_is_present, v_expires_at, v_idle
   from fence._lease l
   where l.resource = p_resource
   for key share of l;
@@ -36,12 +37,12 @@ begin
     and (p_expiry = 'until_superseded' or v_expires_at > pg_catalog.clock_timestamp())
   then
     if coalesce(pg_catalog.current_setting('fence.claim', true), '') <> '' then
-      perform fence._bound_idle(v_ttl);
+      perform fence._bound_idle(v_idle);
     end if;
     -- The claims presented before this one stand behind it: 4 kB are some 50 labels, so that no transaction fills the lock table.
     v_labelled := pg_catalog.octet_length(v_claim) <= 4096
       and pg_catalog.pg_try_advisory_xact_lock_shared(fence._label(p_resource, v_token));
-    return v_ttl;
+    return v_idle;
   end if;
   perform fence._refuse(p_table, p_resource);
   return null;
