@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress drivers test-ha test-full
+.PHONY: test-browser demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress drivers test-ha test-full
 
 demo test test-matrix test-oldest mutants lint bench setup freeze:
 	$(PYTHON) dev.py $@ $(ARGS)
@@ -21,6 +21,10 @@ test-full:
 # Programs and drivers under `pyfence run`: those that are installed, see tests/run/test_run_drivers.py.
 drivers:
 	$(PYTHON) dev.py test -m drivers -n0 $(ARGS)
+
+# Pages in headless Chromium (Debian: apt install chromium).
+test-browser:
+	$(PYTHON) dev.py test -m browser -n0 $(ARGS)
 
 # Real clusters: crashes, failovers, restores, on every major version that is there, and three nodes under Patroni.
 test-ha:

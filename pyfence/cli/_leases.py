@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -12,21 +11,13 @@ from pyfence.cli import _queries
 from pyfence.cli._database import session
 from pyfence.cli._exit_codes import ExitCode
 from pyfence.cli._failures import Failed, Failure
-from pyfence.cli._output import Column, Output, duration, local_time, say
+from pyfence.cli._output import Column, Output, Row, duration, local_time, say
 from pyfence.cli._settings import Settings, shared_options, text
+from pyfence.cli._story import brief
 
 MONITOR_HINTS = {"42501": "The views are for roles with: pyfence role add ROLE --as monitor"}
 ADMIN_HINTS = {"42501": "That is for roles with: pyfence role add ROLE --as admin"}
 _STYLES = {"held": "green", "expired": "yellow", "closed": "dim", "superseded lineage": "yellow"}
-
-
-def _brief(detail: Any) -> str:
-    """An event's detail in a line: a guard as table, resource and mode, anything else as it is."""
-    if isinstance(detail, dict):
-        if "table_name" in detail:
-            return f"{detail.get('schema_name')}.{detail['table_name']} {detail.get('template')} {detail.get('mode')}"
-        return " ".join(f"{key}={value}" for key, value in detail.items())
-    return json.dumps(detail, ensure_ascii=False)
 
 
 LEASE_COLUMNS = (
@@ -58,8 +49,12 @@ _EVENT_COLUMNS = (
     Column("role", "role"),
     Column("application", "application", folds=True),
     Column("client", "client"),
-    Column("detail", "detail", _brief, folds=True),
+    Column("detail", "words", folds=True),
 )
+
+
+def _in_words(events: list[DictRow]) -> list[Row]:
+    return [{**row, "words": None if row["detail"] is None else brief(row["detail"])} for row in events]
 
 
 def limited(rows: list[DictRow], limit: int) -> tuple[list[DictRow], bool]:
@@ -111,7 +106,9 @@ def history(settings: Settings, resource: str | None, limit: int) -> None:
         say(f"only the newest {limit} are shown; more with --limit")
     events = rows[-limit:]
     output = Output(settings)
-    output.document({"history": events, "truncated": truncated}, lambda: output.table(_EVENT_COLUMNS, events))
+    output.document(
+        {"history": events, "truncated": truncated}, lambda: output.table(_EVENT_COLUMNS, _in_words(events))
+    )
 
 
 @click.command()

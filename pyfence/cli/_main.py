@@ -25,6 +25,7 @@ from pyfence.cli._settings import Settings, shared_options
 from pyfence.cli._shows import bench, demo
 from pyfence.cli._status import status
 from pyfence.cli._tables import protect, set_mode, unprotect
+from pyfence.cli._timeline import timeline
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -52,7 +53,7 @@ def app() -> None:
 
 
 _GUARDS = (protect, set_mode, unprotect, violations, exempt, doctor, repair)
-_LEASES = (status, leases, history, prune, revoke, authority, confirm_lineage)
+_LEASES = (status, leases, history, timeline, prune, revoke, authority, confirm_lineage)
 for command in (demo, migrate, role, *_GUARDS, *_LEASES, run_command, bench, uninstall):
     app.add_command(command)
 

@@ -174,6 +174,43 @@ from (
   limit %s) e
 order by e.id"""
 
+CLOCK = Statement("select pg_catalog.clock_timestamp()", ())
+
+# Beside the resource's own events: the authority's, and those of guards whose template begins as the resource does. A
+# write without a claim is stopped before anybody knows its rows: it may have been to this resource.
+_TIMELINE = """\
+select e.* from (
+  select h.id, h.at, h.event, h.resource, h.token, h.owner, h.role, h.application,
+    pg_catalog.host(h.client) as client, h.detail
+  from fence.history h
+  where (h.resource = %s or h.resource is null and (h.event in ('lineage', 'floor', 'restart')
+      or pg_catalog.starts_with(%s, pg_catalog.split_part(h.detail ->> 'template', '{', 1))))
+    and (%s::pg_catalog.timestamptz is null or h.at >= %s::pg_catalog.timestamptz)
+    and (%s::pg_catalog.timestamptz is null or h.at <= %s::pg_catalog.timestamptz)
+  order by h.id desc
+  limit %s) e
+order by e.id"""
+_TIMELINE_VIOLATIONS = """\
+select e.* from (
+  select v.id, v.at, v.protected_table, v.code, v.resource, v.role, v.application, pg_catalog.host(v.client) as client,
+    v.exempt
+  from fence.violation_events v
+  where (v.resource = %s or v.resource is null and v.protected_table in (
+      select pg_catalog.quote_ident(g.schema_name) || '.' || pg_catalog.quote_ident(g.table_name)
+      from fence.protected_tables g
+      where pg_catalog.starts_with(%s, pg_catalog.split_part(g.resource, '{', 1))))
+    and (%s::pg_catalog.timestamptz is null or v.at >= %s::pg_catalog.timestamptz)
+    and (%s::pg_catalog.timestamptz is null or v.at <= %s::pg_catalog.timestamptz)
+  order by v.id desc
+  limit %s) e
+order by e.id"""
+_TIMELINE_ACCEPTED = """\
+select a.protected_table, a.token, a.sequence, a.at
+from fence.accepted_writes a
+where a.resource = %s and (%s::pg_catalog.timestamptz is null or a.at >= %s::pg_catalog.timestamptz)
+    and (%s::pg_catalog.timestamptz is null or a.at <= %s::pg_catalog.timestamptz)
+order by a.at"""
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -297,3 +334,13 @@ def leases(*, resource: str | None = None, states: Sequence[str] | None = None, 
 def history(*, resource: str | None, limit: int) -> Statement:
     """The newest `limit` events, oldest first; those of one resource, or all."""
     return Statement(_HISTORY, (resource, resource, limit))
+
+
+def timeline(resource: str, since: datetime | None, until: datetime | None, limit: int) -> list[Statement]:
+    """The newest events, violations and accepted writes that concern a resource, each oldest first."""
+    between = (since, since, until, until)
+    return [
+        Statement(_TIMELINE, (resource, resource, *between, limit)),
+        Statement(_TIMELINE_VIOLATIONS, (resource, resource, *between, limit)),
+        Statement(_TIMELINE_ACCEPTED, (resource, *between)),
+    ]

@@ -6,6 +6,7 @@ volatile
 as $$
 begin
   update fence._lease l set secret_hash = null, closed_reason = p_reason where l.resource = p_lease.resource;
-  perform fence._record('closed', p_lease.resource, p_lease.token, p_lease.owner, pg_catalog.jsonb_build_object('reason', p_reason));
+  perform fence._record('closed', p_lease.resource, p_lease.token, p_lease.owner, pg_catalog.jsonb_build_object('reason', p_reason,
+    'expires_at', p_lease.expires_at));
 end
 $$;

@@ -35,6 +35,7 @@ declare
   v_claims text := fence._claims();
   v_lineage bigint;
   v_lease fence._lease;
+  v_before fence._lease;
   v_covering text;
   v_over record;
   v_covers boolean;
@@ -97,6 +98,7 @@ begin
           end if;
           v_above := v_over.above;
         end if;
+        v_before := v_lease;
         update fence._lease l
         set token = fence._next_token(greatest(l.token, v_above)), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
           granted_to = session_user, ttl = p_ttl, idle_timeout = v_idle_timeout, acquired_at = c.now, expires_at = c.now + p_ttl,
@@ -130,7 +132,9 @@ begin
     return;
   end loop;
 
-  perform fence._record('granted', v_lease.resource, v_lease.token, v_lease.owner, jsonb_build_object('ttl', p_ttl));
+  perform fence._record('granted', v_lease.resource, v_lease.token, v_lease.owner, jsonb_build_object('ttl', p_ttl)
+    || case when v_before.secret_hash is null then '{}' else jsonb_build_object('took_over', jsonb_build_object('token', v_before.token::text,
+      'owner', v_before.owner, 'expires_at', v_before.expires_at)) end);
   return query select true, v_lease.resource, v_lease.token, v_secret, v_lease.owner, v_lease.expires_at, null::text, null::interval;
 end
 $$;

@@ -24,6 +24,7 @@ begin
       format('Run the job again later: select fence.enter(%L);', p_resource));
   end if;
   update fence._lease l set entered = pg_current_xact_id() where l.resource = p_resource;
+  perform fence._record('entered', p_resource, v_answer.token, v_answer.owner);
   perform fence.present(p_resource, v_answer.token, v_answer.secret);
   return v_answer.token;
 end
