@@ -4,6 +4,7 @@
 -- the catalog anew, so whoever waited sees what the winner committed.
 set local search_path = pg_catalog, pg_temp;
 set local standard_conforming_strings = on;
+set local quote_all_identifiers = off;
 do $pyfence$
 declare
   v_owner name;

@@ -8,6 +8,7 @@ returns table (severity text, code text, object text, detail text, remedy text)
 language plpgsql
 stable
 set search_path = pg_catalog, pg_temp
+set quote_all_identifiers = off
 as $$
 begin
   return query

@@ -7,6 +7,7 @@ create function fence.repair(p_table regclass default null) returns bigint
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
+set quote_all_identifiers = off
 as $$
 declare
   v_table regclass;

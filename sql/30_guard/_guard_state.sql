@@ -5,6 +5,7 @@ language plpgsql
 stable
 security definer
 set search_path = pg_catalog, pg_temp
+set quote_all_identifiers = off
 as $$
 declare
   v_guard fence._guard;

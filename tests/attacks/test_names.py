@@ -76,6 +76,17 @@ def test_at_a_rule_with_a_number_they_take_turns(db: Database) -> None:
     other.execute("select fence.acquire('job:3')")
 
 
+def test_a_lease_that_was_entered_counts_no_longer_than_its_transaction(db: Database) -> None:
+    allow(db, "job:*", 1)
+    job = db.connect("app")
+    job.execute("select fence.enter('job:1')")
+    with sqlstate("53400"), job.transaction():
+        job.execute("select fence.enter('job:2')")
+    job.commit()
+    job.execute("select fence.enter('job:2')")
+    job.commit()
+
+
 def test_a_client_that_never_commits_keeps_its_name_and_nothing_else(db: Database) -> None:
     """Nobody waits for a name that was used before; an administrator sees who it is and ends the session."""
     release(db, acquire(db, "used"))

@@ -3,6 +3,7 @@
 create function fence._create_guard_function(p_guard fence._guard, p_table oid) returns void
 language plpgsql
 volatile
+set quote_all_identifiers = off
 as $$
 declare
   v_role text;
