@@ -2,9 +2,9 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: test-browser demo test test-matrix test-oldest mutants lint bench setup freeze freeze-check check stress drivers test-ha test-full
+.PHONY: test-browser demo test test-matrix test-oldest mutants lint bench setup freeze docs sql-api freeze-check check stress drivers test-ha test-full
 
-demo test test-matrix test-oldest mutants lint bench setup freeze:
+demo test test-matrix test-oldest mutants lint bench setup freeze docs sql-api:
 	$(PYTHON) dev.py $@ $(ARGS)
 
 freeze-check:

@@ -10,6 +10,8 @@
     lint                    style, strict types and layer rules
     bench [options]         guarded against unguarded writes, side by side
     freeze [options]        copy sql/ into an unreleased revision, or --check the released ones
+    docs [options]          build the pages as a site, into build/site
+    sql-api                 write docs/sql-api.md from the catalog
     setup                   make the virtual environment and do nothing else
 
 The first run makes `.venv` beside this file and installs into it; later runs only look whether it still fits. In a
@@ -45,10 +47,17 @@ EXTRAS = {
     "test-oldest": {"embedded", "test"},
     "test-ha": {"embedded", "test", "ha"},
     "mutants": {"embedded", "test"},
+    "docs": {"docs"},
+    "sql-api": {"embedded"},
     "lint": {"embedded", "test", "lint"},
     "setup": {"embedded", "test", "lint"},
 }
-SCRIPTS = {"test-matrix": "tests/matrix.py", "test-oldest": "tests/oldest.py", "mutants": "tests/mutants/run.py"}
+SCRIPTS = {
+    "sql-api": "docs/sql_api.py",
+    "test-matrix": "tests/matrix.py",
+    "test-oldest": "tests/oldest.py",
+    "mutants": "tests/mutants/run.py",
+}
 LINT = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
@@ -286,6 +295,9 @@ def main(arguments: "list[str]") -> int:
     if command == "test-ha":
         os.chdir(str(ROOT))
         return become([str(python), "-m", "pytest", "tests/ha", "-m", "ha or not ha", "-n0", "-rsP", *rest])
+    if command == "docs":
+        os.chdir(str(ROOT))
+        return become([str(python), "-m", "mkdocs", "build", "--strict", "--quiet", *rest])
     if command in SCRIPTS:
         return become([str(python), str(ROOT / SCRIPTS[command]), *rest])
     if command == "freeze":
