@@ -12,6 +12,7 @@ from harness import SUPERUSER, Database, sqlstate
 from migrations.catalog import differences, identities
 
 from pyfence import migrate
+from pyfence.errors import FenceError, SchemaMismatch
 
 from .conftest import Program, catalog
 
@@ -148,3 +149,69 @@ def test_a_dump_of_the_schema_alone(
     dump = program("pg_dump", "--schema-only", "--schema=fence", "-d", db.url(SUPERUSER))
     psql(other_db.url(SUPERUSER), dump)
     assert differences(catalog(db), catalog(other_db)) == []
+
+
+# -- a schema that is there already -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "create table fence.posts (id integer)",
+        "create function fence.paint() returns text language sql as 'select null::text'",
+        "create type fence.height as enum ('low', 'high')",
+        "create sequence fence.numbers",
+    ],
+)
+def test_up_refuses_a_schema_that_is_somebody_elses(empty_db: Database, theirs: str) -> None:
+    empty_db.execute("create schema fence", user="fence_owner")
+    empty_db.execute(theirs, user="fence_owner")
+    before = catalog(empty_db)
+    with pytest.raises(SchemaMismatch, match="not pyfence's") as refused:
+        migrate.up(empty_db.url("fence_owner"))
+    assert refused.value.hint is not None
+    assert "rename" in refused.value.hint
+    assert catalog(empty_db) == before
+
+
+def test_up_into_an_empty_schema_of_our_own(empty_db: Database, other_db: Database) -> None:
+    empty_db.execute("create schema fence", user="fence_owner")
+    empty_db.execute(f"revoke create on database {empty_db.name} from fence_owner", user=SUPERUSER)
+    for database in (empty_db, other_db):
+        migrate.up(database.url("fence_owner"))
+    assert differences(catalog(empty_db), catalog(other_db)) == []
+
+
+def test_up_into_an_empty_schema_of_another_role_is_refused(empty_db: Database) -> None:
+    """Its owner could drop what is in it, and put something else there."""
+    empty_db.execute("create schema fence authorization app_owner", user=SUPERUSER)
+    empty_db.execute("grant usage, create on schema fence to fence_owner", user="app_owner")
+    before = catalog(empty_db)
+    with pytest.raises(FenceError, match="belongs to role app_owner") as refused:
+        migrate.up(empty_db.url("fence_owner"))
+    assert refused.value.hint is not None
+    assert catalog(empty_db) == before
+
+
+def test_a_schema_that_a_superuser_made_is_no_finding(empty_db: Database) -> None:
+    """Whose functions run is what counts."""
+    empty_db.execute("create schema fence", user=SUPERUSER)
+    empty_db.execute("grant usage, create on schema fence to fence_owner", user=SUPERUSER)
+    migrate.up(empty_db.url("fence_owner"))
+    found = empty_db.execute("select code from fence.audit() where object = 'schema fence'", user="fence_owner")
+    assert found == [("schema-owner-can-login",)]
+
+
+@pytest.mark.parametrize("kind", ["tables", "functions", "sequences", "types", "schemas"])
+def test_hostile_default_privileges_reach_no_object(empty_db: Database, other_db: Database, kind: str) -> None:
+    """Of the installing role, for one other role and for everybody."""
+    rights = {"functions": "execute", "types": "usage"}.get(kind, "all")
+    empty_db.execute(f"alter default privileges grant {rights} on {kind} to outsider, public", user="fence_owner")
+    for database in (empty_db, other_db):
+        migrate.up(database.url("fence_owner"))
+    given = [
+        key
+        for key in catalog(empty_db)
+        if ("outsider may" in key or "public may" in key) and not key.startswith(("type ", "default privileges"))
+    ]
+    assert given == []
