@@ -177,6 +177,7 @@ drop function
   fence._refuse_statement,
   fence._refuse_unclaimed,
   fence._refuse_uncovered,
+  fence._renew_guard_functions,
   fence._repairs,
   fence._resource_query,
   fence._row_guard_faults,
