@@ -21,6 +21,7 @@ from pyfence.cli._settings import Settings
 from pyfence.errors import FenceError, SchemaMismatch
 
 DEFAULT_TIMEOUT = 30.0  # seconds
+LONG_TIMEOUT = 600.0  # of what looks at every guard
 _CONNECT_TIMEOUT = 30.0  # seconds, over all addresses of a host and its name's look-up
 
 _CANCELLED = "57014"

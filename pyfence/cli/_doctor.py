@@ -8,7 +8,7 @@ import click
 from psycopg.rows import DictRow
 
 from pyfence.cli import _queries
-from pyfence.cli._database import session
+from pyfence.cli._database import LONG_TIMEOUT, session
 from pyfence.cli._exit_codes import ExitCode
 from pyfence.cli._leases import MONITOR_HINTS
 from pyfence.cli._output import Output, say, write
@@ -37,7 +37,7 @@ def doctor(settings: Settings, event_triggers: bool) -> int:
         script = (files("pyfence") / "_optional_sql" / "event_triggers.sql").read_text("utf-8")
         Output(settings).document({"sql": script}, lambda: write(script))
         return ExitCode.OK
-    with session(settings, hints=MONITOR_HINTS) as database:
+    with session(settings, hints=MONITOR_HINTS, timeout=LONG_TIMEOUT) as database:
         findings = database.rows(_queries.AUDIT)
     _print_findings(Output(settings), {}, findings)
     counts = _counts(findings)
@@ -55,7 +55,7 @@ def repair(settings: Settings, table: str | None) -> int:
     Policies are never changed. Run it as the tables' owner. Prints what is left to do; exits with 1 where an error
     is among it.
     """
-    with session(settings, hints=_REPAIR_HINTS) as database:
+    with session(settings, hints=_REPAIR_HINTS, timeout=LONG_TIMEOUT) as database:
         count = int(database.value(_queries.repair(table)))
         full_name = None if table is None else str(database.value(_queries.full_name(table)))
         findings = [row for row in database.rows(_queries.AUDIT) if table is None or row["object"] == full_name]

@@ -152,8 +152,10 @@ def uninstall(settings: Settings, unprotect: bool, yes: bool) -> int:
             return ExitCode.NO
     with connection(settings) as conn, watched(conn, settings.timeout):
         done = migrations.uninstall(conn, unprotect=unprotect)
-    for table in done.unprotected:
+    for table in done.unprotected[:20]:
         say(f"{table} is no longer protected")
+    if len(done.unprotected) > 20:
+        say(f"and {len(done.unprotected) - 20} more")
     say("pyfence is removed" if done.schema_dropped else "pyfence is removed; its empty schema is another role's")
     output = Output(settings)
     output.document(

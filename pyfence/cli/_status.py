@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import click
 
-from pyfence.cli._database import session
+from pyfence.cli._database import LONG_TIMEOUT, session
 from pyfence.cli._exit_codes import ExitCode
 from pyfence.cli._failures import Failure, failure_of
 from pyfence.cli._leases import MONITOR_HINTS
@@ -47,7 +47,7 @@ def status(settings: Settings, resource: str | None, watch: bool, every: float, 
 
 
 def _look(settings: Settings, resource: str | None, audits: Audits) -> Look:
-    with session(settings, hints=MONITOR_HINTS) as database:
+    with session(settings, hints=MONITOR_HINTS, timeout=LONG_TIMEOUT) as database:
         return look(database, resource, audits)
 
 

@@ -1,10 +1,12 @@
--- The part of fence.audit that needs the schema owner's rights: everything but the sessions.
+-- The part of fence.audit that needs the schema owner's rights: everything but the sessions. Its queries are planned once, not for every guard: planning
+-- was 0.4 of the time.
 create function fence._audit()
 returns table (severity text, code text, object text, detail text, remedy text)
 language plpgsql
 stable
 security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_guard fence._guard;
