@@ -34,8 +34,9 @@ class AsyncFence(BaseFence[AsyncSource]):
 
     The twin of `Fence`. The application's transactions run on async connections: over a URL its own, over a
     `psycopg_pool.AsyncConnectionPool` or a SQLAlchemy `AsyncEngine` the application's. Acquire, renew and release run
-    in threads, on at most four connections plus one for renewals: a lease stays alive while the event loop is blocked,
-    and a cancelled call leaves nothing behind. A lease holds no connection while it is idle.
+    in threads, on at most four connections, plus one for renewals and one that hears when a lease becomes free: a lease
+    stays alive while the event loop is blocked, and a cancelled call leaves nothing behind. A lease holds no connection
+    while it is idle.
 
     One AsyncFence may serve one event loop after another.
 

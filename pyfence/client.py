@@ -27,8 +27,9 @@ class Fence(BaseFence[Source]):
 
     Over a URL it opens connections as it needs them; over a `psycopg_pool.ConnectionPool` or a SQLAlchemy `Engine`
     the application's transactions use that, and only acquire, renew and release have connections of their own beside
-    it: at most four, plus one for renewals, so that a lease's heartbeat never waits for the work. A lease holds no
-    connection while it is idle. Usable from any number of threads, and in a child process, where it starts afresh.
+    it: at most four, plus one for renewals, so that a lease's heartbeat never waits for the work, and one that hears
+    when a lease becomes free, while somebody waits. A lease holds no connection while it is idle. Usable from any
+    number of threads, and in a child process, where it starts afresh.
 
     Args:
         source: a ``postgresql://`` (or ``postgresql+psycopg://``) URL or libpq conninfo, a pool, or an engine.

@@ -187,6 +187,17 @@ def test_a_ticket_of_another_resource_is_no_place(db: Database, lease: Lease) ->
     assert tickets(db) == [ticket]
 
 
+def test_what_waiters_leave_behind_is_swept_up(db: Database, lease: Lease) -> None:
+    """Also where nobody asks for that resource again."""
+    acquire(db, "report:2", "1 h")
+    left = queue_up(db)
+    db.execute("update fence._waiter set due_at = clock_timestamp() - interval '2 min'", user="fence_owner")
+    other = "select ticket from fence._acquire_in_turn('report:2', '30 s', 'x', 0, null)"
+    ((ticket,),) = db.execute(other, user="app")
+    assert ticket != left
+    assert tickets(db) == [ticket]
+
+
 def test_waiting_is_for_who_may_acquire(db: Database, lease: Lease) -> None:
     for statement in (TURN, "select fence._decline(%s)"):
         with sqlstate("42501"):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 import psycopg
@@ -72,12 +72,14 @@ def test_waiters_get_it_in_the_order_they_came(db: Database, holder: pyfence.Fen
     assert tokens == sorted(tokens)
 
 
+@pytest.mark.parametrize("crowd", [25, pytest.param(100, marks=pytest.mark.stress)])
 def test_a_hand_over_costs_the_same_however_many_wait(
-    db: Database, holder: pyfence.Fence, fence: pyfence.Fence
+    db: Database, holder: pyfence.Fence, fence: pyfence.Fence, crowd: int
 ) -> None:
-    crowd = 30
     lease = holder.acquire("report:1", ttl=LONG)
-    waiting = {start(db, fence, number + 1) for number in range(crowd)}
+    threads = ThreadPoolExecutor(crowd)
+    waiting = {threads.submit(fence.acquire, "report:1", ttl=LONG, wait=60) for _ in range(crowd)}
+    wait_until(lambda: waiters(db) == crowd, "they wait to be called")
     asked = [0]
     run = fence._backend.calls.run
 
@@ -92,6 +94,7 @@ def test_a_hand_over_costs_the_same_however_many_wait(
         (place,) = [place for place in waiting if place.done()]
         waiting.remove(place)
         place.result().release()
+    threads.shutdown()
     # for each: the request of the one that is called, that of the next one, the release
     assert asked[0] <= 4 * crowd, f"{asked[0]} calls for {crowd} hand-overs"
     assert len(backends(db)) <= 4 + 1 + 2, "their calls, the one that listens, the holder's"

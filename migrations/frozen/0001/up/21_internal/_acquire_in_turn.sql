@@ -42,6 +42,11 @@ begin
       values (coalesce(nullif(p_ticket, 0), nextval('fence._waiter_ticket_seq')), p_resource, p_listener, v_due_at)
       on conflict (ticket) do update set listener = excluded.listener, due_at = excluded.due_at where w.resource = excluded.resource
       returning w.ticket into v_ticket;
+      -- What waiters have left behind on resources that nobody asks for any more.
+      delete from fence._waiter w
+      where w.ticket = any (array(
+        select x.ticket from fence._waiter x where x.due_at < clock_timestamp() - interval '1 minute'
+        order by x.ticket limit 10 for update skip locked));
       perform fence._lineage();  -- its locks come first in acquire
       perform from fence._lease l where l.resource = p_resource for no key update;
     end if;
