@@ -121,3 +121,34 @@ def test_nobody_ends_the_lease_of_another_without_its_secret(db: Database, user:
     holder.execute("select fence.renew(%s, %s, %s)", lease.parameters)
     assert release(db, lease)
     assert acquire(db, "x").token > lease.token
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+IN_TURN = "select granted, reason, ticket from fence._acquire_in_turn('job', '30 s', 'me', %s, null)"
+
+
+def test_who_may_not_have_a_name_does_not_queue_for_it(db: Database) -> None:
+    """Also not where somebody else is first, and nobody would have looked at the rules yet."""
+    release(db, acquire(db, "job"))
+    waiting = "insert into fence._waiter (resource, due_at) values ('job', now() + interval '1 minute')"
+    db.execute(waiting, user="fence_owner")
+    allow(db, "other:*")
+    thief = db.connect("app", autocommit=True)
+    for ticket in (0, -1, 1, 2**62):
+        with sqlstate("42501"):
+            thief.execute(IN_TURN, (ticket,))
+    assert db.execute("select count(*) from fence._waiter", user="fence_owner") == [(1,)]
+
+
+def test_a_made_up_place_in_the_queue_is_a_turn_and_no_more(db: Database) -> None:
+    """Turns are a courtesy among clients that may have the name: who jumps the queue gets a lease as anybody does."""
+    lease = acquire(db, "job")
+    thief = db.connect("app", autocommit=True)
+    ((granted, reason, _),) = thief.execute(IN_TURN, (-1,)).fetchall()
+    assert (granted, reason) == (False, "held")
+    release(db, lease)
+    ((granted, _, _),) = thief.execute(IN_TURN, (-1,)).fetchall()
+    assert granted
+    assert ask(db, "job").reason == "held"
+    assert db.execute("select count(*) from fence._waiter", user="fence_owner") == [(0,)]

@@ -5,7 +5,7 @@
 -- Whoever has its place with a listener is called by release and revoke, and by others who find the lease free, and needs to ask
 -- again only when the answer's retry_in is over. A grant ends the place.
 -- A new place is made under a lock on the lease, so that no release in flight can miss it.
--- Locks, in order: the waiter's row; for a new place or listener as fence._lineage, and the lease row FOR NO KEY UPDATE; as fence._call_waiter; as fence.acquire.
+-- Locks, in order: the waiter's row; for a new place or listener as fence._check_allowance and fence._lineage, and the lease row FOR NO KEY UPDATE; as fence._call_waiter; as fence.acquire.
 -- Codes: as fence.acquire.
 create function fence._acquire_in_turn(p_resource text, p_ttl interval, p_owner text, p_ticket bigint, p_listener integer)
 returns table (
@@ -38,6 +38,7 @@ begin
     update fence._waiter w set due_at = v_due_at
     where w.ticket = p_ticket and w.resource = p_resource and w.listener is not distinct from p_listener;
     if not found then
+      perform fence._check_allowance(p_resource);
       insert into fence._waiter as w (ticket, resource, listener, due_at) overriding system value
       values (coalesce(nullif(p_ticket, 0), nextval('fence._waiter_ticket_seq')), p_resource, p_listener, v_due_at)
       on conflict (ticket) do update set listener = excluded.listener, due_at = excluded.due_at where w.resource = excluded.resource
