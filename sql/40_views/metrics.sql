@@ -19,9 +19,13 @@ select 'lineage', null, null, a.lineage::float8 from fence._authority a
 union all
 select 'identity_changed', null, null, case when pg_catalog.pg_is_in_recovery() or exists (select from fence._present_lineage) then 0 else 1 end
 union all
+select 'in_flight', null, null, pg_catalog.count(distinct l.virtualtransaction)::float8 from fence._lease_lock l
+union all
+select 'waiting', null, null, pg_catalog.count(*)::float8 from fence._waiter w where w.due_at > pg_catalog.clock_timestamp()
+union all
 select 'seconds_until_first_expiry', null, null,
   pg_catalog.date_part('epoch', pg_catalog.min(l.expires_at) - pg_catalog.clock_timestamp())::float8
 from fence.leases l where l.state = 'held';
 
 comment on view fence.metrics is
-  'Numbers for monitoring, one a row: leases by state, events in the history (prune takes them away), violations of the last hour by code, guards by mode, guards not armed, the lineage.';
+  'Numbers for monitoring, one a row: leases by state, events in the history (prune takes them away), violations of the last hour by code, guards by mode, guards not armed, the lineage, transactions in flight, who waits.';

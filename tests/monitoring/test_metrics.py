@@ -41,6 +41,13 @@ def test_what_it_counts(db: Database) -> None:
     assert 3500 < seen["seconds_until_first_expiry", None] <= 3600
     assert seen["lineage", None] > 0
     assert seen["identity_changed", None] == 0
+    assert (seen["in_flight", None], seen["waiting", None]) == (0, 0)
+    db.execute("select fence._acquire_in_turn('b', '1 s', 'x', 0, null)", user="app")
+    holder = db.connect("app")
+    holder.execute("select fence.enter('c')")
+    seen = metrics(db)
+    assert (seen["in_flight", None], seen["waiting", None]) == (1, 1)
+    holder.rollback()
     edit_authority(db.url("fence_owner"), "timeline = '0000002A'")
     assert metrics(db)["identity_changed", None] == 1
 

@@ -39,8 +39,8 @@ begin
     if coalesce(pg_catalog.current_setting('fence.claim', true), '') <> '' then
       perform fence._bound_idle(v_idle);
     end if;
-    -- The claims presented before this one stand behind it: 4 kB are some 50 labels, so that no transaction fills the lock table.
-    v_labelled := pg_catalog.octet_length(v_claim) <= 4096
+    -- The claims presented before this one stand behind it: 2 kB are some 25 labels, so that no transaction fills the lock table.
+    v_labelled := pg_catalog.octet_length(v_claim) <= 2048
       and pg_catalog.pg_try_advisory_xact_lock_shared(fence._label(p_resource, v_token));
     return v_idle;
   end if;
