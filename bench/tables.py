@@ -44,7 +44,9 @@ def program(server: _server.Server, url: str, *arguments: str) -> dict[str, floa
     )
     wall = time.monotonic() - begun
     time.sleep(0.5)  # until the postmaster has counted the backend that has just ended
-    return {"wall": round(wall, 2), "cpu": round(processors(server) - before, 2)}
+    found = {"wall": round(wall, 2), "cpu": round(processors(server) - before, 2)}
+    print(f"  {' '.join(arguments[:2])}: {found}", file=sys.stderr, flush=True)
+    return found
 
 
 def processors(server: _server.Server) -> float:
@@ -61,7 +63,7 @@ def measure(server: _server.Server, count: int) -> dict[str, Any]:
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute(f"create database {name}".encode())
     url = server.url(name)
-    print(f"{count} tables ...", file=sys.stderr)
+    print(f"{count} tables ...", file=sys.stderr, flush=True)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "do $$ begin for i in 1.." + str(count) + " loop"
@@ -94,8 +96,7 @@ def main() -> None:
     with _server.Server(settings=SETTINGS) as server:
         for count in options.tables:
             results.append(measure(server, count))
-            print(results[-1], file=sys.stderr)
-        document = {"postgresql": server.version, "cores": os.cpu_count(), "load": os.getloadavg(), "runs": results}
+            document = {"postgresql": server.version, "cores": os.cpu_count(), "load": os.getloadavg(), "runs": results}
     print(json.dumps(document, indent=2))
 
 

@@ -14,6 +14,8 @@ _TOP, _LANE, _ROW = 30, 50, 38  # pixels: before the first lane, a lane, a row o
 _STEPS = [1, 10, 100, *(s * 1000 for s in (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200))]
 _STEPS += [86400000 * days for days in (1, 2, 7, 14, 30, 91, 182, 365, 730, 3650)]
 _RULES = ("lineage", "revoked")
+_MOST_RULES = 40
+_CROWD = 60  # marks of a kind; more are drawn small
 
 
 class Chart:
@@ -79,7 +81,9 @@ data-b="{self._b}" data-steps="{" ".join(map(str, _STEPS))}">
             yield f'<text class="lane" x="2" y="{y + 12}">{text(name if len(name) <= 80 else name[:79] + "…")}</text>'
 
     def _rules(self) -> Iterable[str]:
-        found = [moment for moment in self._story.moments if moment.kind in _RULES][-DETAILED // 2 :]
+        found = [moment for moment in self._story.moments if moment.kind in _RULES]
+        if len(found) > _MOST_RULES:  # a curtain tells nothing
+            found = [moment for moment in found if moment.event == "lineage"][-_MOST_RULES:]
         for moment in found:
             x = number(self._x(ms(moment.at)))
             yield (
@@ -130,9 +134,11 @@ data-b="{self._b}" data-steps="{" ".join(map(str, _STEPS))}">
             found = [moment for moment in self._story.moments if moment.kind == kind]
             for stretch in stretches(found[:-DETAILED]):
                 words = f"{len(stretch):,} from {utc(stretch[0].at)} to {utc(stretch[-1].at)}"
-                yield self._mark(stretch[0].at, kind, y, words, 7)
+                yield self._mark(stretch[0].at, f"{kind} many", y, words, 3)
             for moment in found[-DETAILED:]:
-                drawn = self._mark(moment.at, kind, y, _said(moment), 5)
+                crowded = len(found) > _CROWD
+                shape = (f"{kind} many", y, _said(moment), 3) if crowded else (kind, y, _said(moment), 5)
+                drawn = self._mark(moment.at, *shape)
                 yield f'<a href="#{moment.id}">{drawn}</a>' if moment.id in self._linked else drawn
 
     def _mark(self, at: datetime, kind: str, y: int, words: str, radius: int) -> str:
