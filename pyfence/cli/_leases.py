@@ -26,6 +26,7 @@ LEASE_COLUMNS = (
     Column("holder", "owner", folds=True),
     Column("token", "token", right=True),
     Column("left", "seconds_left", duration, right=True),
+    Column("waiting", "waiting", right=True, style=lambda count: "yellow" if count not in ("0", "-") else "dim"),
     Column("expires at", "expires_at", local_time),
 )
 IN_FLIGHT_COLUMNS = (

@@ -32,7 +32,8 @@ def _bar_style(text: str) -> str | None:
     return None if text == "-" else ("green", "yellow", "red")[(text.count("█") < 5) + (text.count("█") < 2)]
 
 
-_LEASE_COLUMNS = (*LEASE_COLUMNS[:-1], Column("", "share_left", bar, drawn=True, style=_bar_style), LEASE_COLUMNS[-1])
+_BAR_COLUMN = Column("", "share_left", bar, drawn=True, style=_bar_style)
+_LEASE_COLUMNS = (*LEASE_COLUMNS[:5], _BAR_COLUMN, *LEASE_COLUMNS[5:])
 _REFUSAL_COLUMNS = (
     Column("table", "protected_table", folds=True),
     Column("code", "code"),

@@ -129,7 +129,7 @@ _LEASES = """\
 select l.resource, l.state, l.owner, l.token,
   case when l.state = 'held'
     then greatest(0, pg_catalog.date_part('epoch', l.expires_at - pg_catalog.clock_timestamp())) end as seconds_left,
-  l.expires_at, l.acquired_at, pg_catalog.date_part('epoch', l.ttl) as ttl_seconds, l.closed_reason
+  l.expires_at, l.acquired_at, pg_catalog.date_part('epoch', l.ttl) as ttl_seconds, l.closed_reason, l.waiting
 from fence.leases l
 where (%s::pg_catalog.text is null or l.resource = %s)
   and (%s::pg_catalog.text[] is null or l.state = any (%s))

@@ -143,7 +143,7 @@ def test_debug_shows_a_traceback_and_no_password() -> None:
 
 
 def test_a_defect_is_one_message_too(cli: CommandLine) -> None:
-    with mock.patch("pyfence.cli._status.limited", side_effect=RuntimeError(f"bug at {NOWHERE}")):
+    with mock.patch("pyfence.cli._look.limited", side_effect=RuntimeError(f"bug at {NOWHERE}")):
         done = cli("status", code=70)
         assert "RuntimeError" in done.err
         assert "--debug" in done.err
@@ -152,7 +152,7 @@ def test_a_defect_is_one_message_too(cli: CommandLine) -> None:
 
 
 def test_an_interrupt_is_exit_code_130(cli: CommandLine) -> None:
-    with mock.patch("pyfence.cli._status.limited", side_effect=KeyboardInterrupt):
+    with mock.patch("pyfence.cli._look.limited", side_effect=KeyboardInterrupt):
         assert cli("status", code=130).out == ""
         assert cli("status", "--json", code=130).error["code"] == "interrupted"
 

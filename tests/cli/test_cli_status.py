@@ -15,6 +15,7 @@ import pytest
 from cli.command import PROGRAM, CommandLine
 from harness import Database, wait_until
 
+import pyfence
 from pyfence.cli._look import bar
 
 
@@ -65,6 +66,23 @@ def test_a_quarantine_is_the_first_thing_to_be_read(cli: CommandLine, db: Databa
 )
 def test_bar(share: float, shown: int) -> None:
     assert bar(share) == "█" * shown + "░" * (10 - shown)
+
+
+def test_who_waits_is_counted_by_resource(cli: CommandLine, db: Database) -> None:
+    for name in ("wanted", "unwanted"):
+        db.execute("select fence.acquire(%s, '1 hour')", (name,), user="app")
+    with pyfence.Fence(db.url("app")) as fence:
+        waiting = db.in_thread(fence.acquire, "wanted", wait=60)
+
+        def counted() -> bool:
+            leases = cli("leases", "--json").json["leases"]
+            return [(lease["resource"], lease["waiting"]) for lease in leases] == [("unwanted", 0), ("wanted", 1)]
+
+        wait_until(counted, "the waiter is counted")
+        assert ["wanted", "held"] in [line.split()[:2] for line in cli("status").out.splitlines()]
+        cli("revoke", "wanted", "--reason", "test")
+        waiting.result(timeout=60)
+    assert {lease["waiting"] for lease in cli("leases", "--json").json["leases"]} == {0}
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
