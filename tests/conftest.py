@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -13,6 +14,10 @@ import pytest
 pytest.register_assert_rewrite("harness", "proxy")
 for name in [name for name in os.environ if name.startswith("PG") or name == "PYFENCE_DATABASE_URL"]:
     del os.environ[name]  # the caller's own database is none of the tests' business
+
+for number in (signal.SIGINT, signal.SIGQUIT):  # ignored where a script has started the run in the background
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 from harness import Cluster, Database, Postgresql  # noqa: E402
 from proxy import Proxy  # noqa: E402

@@ -22,6 +22,7 @@ SQL_MODULES = {
     "testing",
     "_migration_branch.py",
     "_migration_ops.py",
+    "_migration_roles.py",
     "_migration_target.py",
     "_queries.py",
     "_sql.py",
