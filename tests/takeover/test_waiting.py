@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import psycopg
 import pytest
-from client.support import backends
+from client.support import async_source, backends, source
 from harness import SUPERUSER, Database, wait_until
 from pools.pgbouncer import PROGRAM, PgBouncer
 
@@ -163,11 +163,25 @@ def test_a_call_that_nobody_has_sent_does_no_harm(db: Database, holder: pyfence.
     assert waiting.result(10).token > lease.token
 
 
-def test_an_async_waiter_is_woken_and_a_cancelled_one_passed_over(db: Database, holder: pyfence.Fence) -> None:
+@pytest.mark.parametrize("kind", ["pool", "engine"])
+def test_waiters_take_no_connection_of_a_pool(db: Database, holder: pyfence.Fence, kind: str) -> None:
+    lease = holder.acquire("report:1", ttl=LONG)
+    with source(kind, db.url("app"), size=1) as origin, pyfence.Fence(origin) as fence:
+        waiting = start(db, fence)
+        with pyfence.Fence(origin) as other, other.lease("report:2") as second, second.transaction() as conn:
+            conn.execute("select 1")  # the pool's only connection
+        lease.release()
+        assert waiting.result(10).token > lease.token
+
+
+@pytest.mark.parametrize("kind", ["url", "pool", "engine"])
+def test_an_async_waiter_is_woken_and_a_cancelled_one_passed_over(
+    db: Database, holder: pyfence.Fence, kind: str
+) -> None:
     lease = holder.acquire("report:1", ttl=LONG)
 
     async def scene() -> int:
-        async with pyfence.AsyncFence(db.url("app")) as fence:
+        async with async_source(kind, db.url("app"), size=1) as origin, pyfence.AsyncFence(origin) as fence:
             first = asyncio.create_task(fence.acquire("report:1", wait=60))
             await asyncio.to_thread(wait_until, lambda: waiters(db) == 1, "the first one waits")
             second = asyncio.create_task(fence.acquire("report:1", wait=None))
