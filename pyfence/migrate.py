@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pyfence import _resources
 from pyfence._migration_branch import PREFIX
+from pyfence._migration_guards import unprotect_all
 from pyfence._migration_ops import SCHEMA, VERSION_TABLE, created
 from pyfence._migration_roles import make_group_roles, require_group_roles
 from pyfence._migration_target import Target, connected
@@ -89,7 +90,7 @@ def uninstall(target: Target, *, unprotect: bool = False) -> Uninstalled:
         ).scalar_one_or_none()
         if owner is None:
             raise SchemaMismatch(f"schema {SCHEMA} is not installed; there is nothing to remove")
-        tables = _unprotect_all(connection) if unprotect else []
+        tables = unprotect_all(connection) if unprotect else []
         with _acting_as(connection, str(owner)):
             down(connection)
             connection.exec_driver_sql(f"drop table {SCHEMA}.{VERSION_TABLE}")
@@ -100,20 +101,6 @@ def uninstall(target: Target, *, unprotect: bool = False) -> Uninstalled:
             if ours:
                 connection.exec_driver_sql(f"drop schema {SCHEMA}")
         return Uninstalled(tables, bool(ours))
-
-
-def _unprotect_all(connection: Connection) -> list[str]:
-    """Take every guard off. Returns the tables."""
-    tables = connection.exec_driver_sql(
-        "select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)"
-        " from fence.protected_tables g"
-        " join pg_catalog.pg_class c on c.oid = g.protected_table"
-        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace order by 1"
-    ).scalars()
-    names = [str(name) for name in tables]
-    for name in names:
-        connection.exec_driver_sql("select fence.unprotect(%s::pg_catalog.text::pg_catalog.regclass)", (name,))
-    return names
 
 
 @contextmanager

@@ -21,6 +21,7 @@ SQL_MODULES = {
     "alembic",
     "testing",
     "_migration_branch.py",
+    "_migration_guards.py",
     "_migration_ops.py",
     "_migration_roles.py",
     "_migration_target.py",
