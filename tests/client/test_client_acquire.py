@@ -78,18 +78,17 @@ def test_a_wait_gives_up_in_time_and_says_who_has_it(fence: pyfence.Fence) -> No
 
 def test_a_wait_holds_no_connection_between_requests(db: Database, fence: pyfence.Fence) -> None:
     lease = fence.acquire("report:1", ttl=60)
-    waiters = [db.in_thread(fence.acquire, "report:1", wait=20) for _ in range(12)]
+
+    def take_turns() -> int:
+        with fence.lease("report:1", wait=20) as mine:
+            return mine.token
+
+    waiters = [db.in_thread(take_turns) for _ in range(12)]
     wait_until(lambda: len(backends(db)) >= 1, "they ask")
     time.sleep(0.3)
     assert len(backends(db)) <= 4 + 1, "and one that hears when they are called"
     assert lease.release()
-    for _ in waiters:
-        done = [w for w in waiters if w.done()]
-        wait_until(lambda done=done: sum(w.done() for w in waiters) > len(done) or len(done) == 12, "one gets it")
-        for waiter in waiters:
-            if waiter.done():
-                waiter.result().release()
-    assert len({w.result(20).token for w in waiters}) == 12
+    assert len({waiter.result(20) for waiter in waiters}) == 12
 
 
 def test_draining_is_told_from_held(db: Database, fence: pyfence.Fence, report: str) -> None:
