@@ -15,7 +15,7 @@ WRITE = "update public.t set body = 'stale' where id = 1"
 Isolation = psycopg.IsolationLevel
 
 
-@pytest.fixture(params=["reject", "until_superseded"])
+@pytest.fixture(params=[pytest.param("reject", marks=pytest.mark.full), "until_superseded"])
 def t(db: Database, request: pytest.FixtureRequest) -> str:
     db.execute("create table public.t (id int primary key, body text)")
     db.execute("insert into public.t select i, 'old' from generate_series(1, 3) i")
