@@ -196,7 +196,7 @@ def test_sql_jobs_enter_the_covering_resource(db: Database, t: str) -> None:
 
 
 def test_a_row_that_is_entered_just_now_is_waited_for_by_asking_again(db: Database, t: str) -> None:
-    release(db, acquire(db, "row:1"))
+    expire(db, acquire(db, "row:1").resource)
     other, job = acquire(db, "row:2"), db.connect("app")
     job.execute("select fence.enter('row:1')")
     job.execute(ONE)
@@ -281,6 +281,18 @@ def test_protect_waits_for_a_grant_that_knows_nothing_of_the_covering_yet(db: Da
     owner.commit()
     ((token,),) = db.execute("select token from fence.leases where resource = 'u:1'")
     assert acquire(db, "nightly").token > token
+
+
+def test_a_snapshot_that_does_not_know_what_covers_grants_nothing(db: Database) -> None:
+    """It would grant a row a token that no covering grant has seen."""
+    db.execute("create table public.u (id int primary key)")
+    asking = db.connect("app", isolation=psycopg.IsolationLevel.REPEATABLE_READ)
+    asking.execute("select 1 from public.u")
+    protect(db, "public.u", "u:{id}", p_covering="nightly")
+    with sqlstate("40001"):
+        asking.execute("select * from fence.acquire('u:1')")
+    asking.rollback()
+    asking.execute("select * from fence.acquire('u:1')")
 
 
 def test_two_who_ask_for_the_covering_lease_at_once(db: Database, t: str) -> None:

@@ -1,7 +1,7 @@
 -- Before a covering resource is granted, whose lease the caller has locked FOR UPDATE: are the writers of single rows out of the way? Ends every row's
 -- lease under it. draining false: they are, and stay so until this transaction ends; the new token must be above `above`. draining true: a transaction
 -- that writes single rows is open; for five seconds from now no row under it is granted, so that the next try gets in.
--- Locks, in order: the row of fence._covering FOR UPDATE SKIP LOCKED, or FOR NO KEY UPDATE SKIP LOCKED; the open leases of rows FOR NO KEY UPDATE
+-- Locks, in order: the row of fence._covering FOR UPDATE SKIP LOCKED, or FOR NO KEY UPDATE; the open leases of rows FOR NO KEY UPDATE
 -- (SKIP LOCKED while draining).
 create function fence._covering_side(p_covering text, out draining boolean, out above bigint)
 language plpgsql
@@ -12,11 +12,7 @@ declare
 begin
   perform from fence._covering c where c.resource = p_covering for update skip locked;
   draining := not found;
-  if draining then
-    perform from fence._covering c where c.resource = p_covering for no key update skip locked;
-    if not found then
-      return;
-    end if;
+  if draining then  -- nobody else changes that row: who would has to lock the covering lease first
     update fence._covering c set wanted_until = pg_catalog.clock_timestamp() + interval '5 seconds' where c.resource = p_covering;
   end if;
   for v_lease in select l.* from fence._rows_under(p_covering) l where l.secret_hash is not null order by l.resource loop
