@@ -252,12 +252,12 @@ def explain(what: str, code: int, output: str) -> str:
 
 
 def pytest_arguments(arguments: "list[str]") -> "list[str]":
-    """The arguments of pytest: two to four workers unless the caller says how many."""
+    """The arguments of pytest: three or four workers, many tests wait, unless the caller says how many."""
     chosen = any(
         argument.startswith(("-n", "--numprocesses", "--dist")) or argument == "no:xdist" for argument in arguments
     )
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = [] if chosen else ["-n", str(min(max(cpus, 2), 4))]
+    workers = [] if chosen else ["-n", str(min(max(cpus, 3), 4))]
     read_only = [] if os.access(ROOT, os.W_OK) else ["-p", "no:cacheprovider"]
     return [*workers, *read_only, *arguments]
 

@@ -57,15 +57,18 @@ def isolation(request: pytest.FixtureRequest) -> psycopg.IsolationLevel:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test at three levels with other parameters, the default run takes a Latin square: every level, every other
-    combination, not each with each. The rest is marked `full`."""
+    combination, not each with each; of the writes that are counted every second one. The rest is marked `full`."""
     tests: dict[str, list[pytest.Function]] = {}
     for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "isolation" in item.callspec.indices:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for same in tests.values():
-        step = min(3, len({_others(item) for item in same}))
+    for name, same in tests.items():
+        if "isolation" in same[0].callspec.indices:
+            step = min(3, len({_others(item) for item in same}))
+        else:
+            step = 2 if name.startswith("tests/writes/") and len(same) >= 6 else 1
         for item in same:
-            if (sum(_others(item)) + item.callspec.indices["isolation"]) % step:
+            if (sum(_others(item)) + item.callspec.indices.get("isolation", 0)) % step:
                 item.add_marker("full")
 
 

@@ -392,7 +392,12 @@ def test_protect_waits_for_open_writers(db: Database, t: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["protect('public.t', 'nightly')", "set_mode('public.t', 'enforce')", "unprotect('public.t')"]
+    "call",
+    [
+        "protect('public.t', 'nightly')",
+        pytest.param("set_mode('public.t', 'enforce')", marks=pytest.mark.full),
+        pytest.param("unprotect('public.t')", marks=pytest.mark.full),
+    ],
 )
 def test_a_busy_table_is_given_up_on_and_left_as_it_was(db: Database, t: str, call: str) -> None:
     """Five tries of a second; between them the writers behind get through."""

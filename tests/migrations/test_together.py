@@ -65,7 +65,7 @@ def witness(empty_db: Database) -> Connection:
     return connection
 
 
-@pytest.mark.parametrize("start", ["base", "head"])
+@pytest.mark.parametrize("start", ["base", pytest.param("head", marks=pytest.mark.full)])
 def test_eight_upgrades_at_once(empty_db: Database, other_db: Database, witness: Connection, start: str) -> None:
     url = empty_db.url("fence_owner")
     if start == "head":

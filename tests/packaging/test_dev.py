@@ -143,7 +143,7 @@ def test_what_each_command_becomes(dev: ModuleType, monkeypatch: pytest.MonkeyPa
     assert Path.cwd() == dev.ROOT
 
 
-@pytest.mark.parametrize(("cpus", "workers"), [(1, "2"), (2, "2"), (3, "3"), (64, "4")])
+@pytest.mark.parametrize(("cpus", "workers"), [(1, "3"), (2, "3"), (3, "3"), (64, "4")])
 def test_workers(dev: ModuleType, monkeypatch: pytest.MonkeyPatch, cpus: int, workers: str) -> None:
     monkeypatch.setattr(dev.os, "sched_getaffinity", lambda _: set(range(cpus)))
     assert dev.pytest_arguments(["-x"]) == ["-n", workers, "-x"]

@@ -51,7 +51,7 @@ def test_no_stale_write_gets_in_for_long(stress: Stress, record_property: Callab
         ("no share", "stale", 20),
         ("no takeover lock", "stale", 20),
         ("no update lock", "usurped", 1),
-        ("no covering share", "stale", 1),
+        pytest.param("no covering share", "stale", 1, marks=pytest.mark.stress),
     ],
 )
 def test_the_checker_notices_a_missing_lock(stress: Stress, name: str, kind: str, many: int) -> None:

@@ -144,6 +144,7 @@ def test_a_guard_is_changed_under_everybodys_writes_for_long(
     print(figures)
 
 
+@pytest.mark.stress
 def test_protect_gives_up_and_leaves_everything_as_it_was(db: Database) -> None:
     """A long transaction holds the table: 55P03 within the bound, for every call that would change the guard."""
     calls = {
