@@ -101,7 +101,12 @@ class Runner:
     def popen(
         self, *options: str, command: list[str], env: Mapping[str, str] | None = None, **more: Any
     ) -> subprocess.Popen[str]:
-        """Starts `pyfence run`, whatever becomes of it."""
+        """Starts `pyfence run`, whatever becomes of it, in a process group of its own with this process as its parent.
+
+        SIGTSTP stops no group that is orphaned, which this process's own is where it was started in the background.
+        """
+        if not {"process_group", "start_new_session"} & more.keys():
+            more["process_group"] = 0
         return subprocess.Popen(
             self._command(options, command),
             env={**os.environ, **self.variables, **(env or {})},
