@@ -12,10 +12,7 @@ declare
   v_lease fence._lease;
 begin
   perform fence._check_resource(p_resource);
-  if coalesce(p_reason, '') = '' or octet_length(p_reason) > 1024 then
-    perform fence._raise('LF010', 'a revocation needs a reason', 'The reason is null, empty or longer than 1024 bytes.',
-      format('Say why: select fence.revoke(%L, ''worker host is gone'');', p_resource));
-  end if;
+  perform fence._check_reason(p_reason, format('select fence.revoke(%L, ''worker host is gone'');', p_resource));
   perform fence._begin_lease_change(interval '30 seconds');
   select l.* into v_lease from fence._lease l where l.resource = p_resource for no key update;
   if not found or v_lease.secret_hash is null then

@@ -21,10 +21,8 @@ begin
   elsif p_until is null or p_until = 'infinity' or p_until <= clock_timestamp() then
     perform fence._raise('LF010', 'an exemption needs an end', format('It would end at %s.', coalesce(p_until::text, 'null')),
       format('Say until when: select fence.exempt(%L, %L, now() + interval ''8 hours'', ''why'');', p_table, p_role));
-  elsif coalesce(p_reason, '') = '' or octet_length(p_reason) > 1024 then
-    perform fence._raise('LF010', 'an exemption needs a reason', 'The reason is null, empty or longer than 1024 bytes.',
-      format('Say why: select fence.exempt(%L, %L, %L, ''still being changed'');', p_table, p_role, p_until));
   end if;
+  perform fence._check_reason(p_reason, format('select fence.exempt(%L, %L, %L, ''still being changed'');', p_table, p_role, p_until));
   insert into fence._exemption as e (guard, role, until, reason, granted_at, granted_by)
   values (v_guard.id, v_role, p_until, p_reason, clock_timestamp(), session_user)
   on conflict (guard, role) do update

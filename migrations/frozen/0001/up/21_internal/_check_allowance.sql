@@ -31,7 +31,7 @@ begin
     if v_rule.max_leases <= (
       select pg_catalog.count(*) from fence._lease l
       where l.granted_to = session_user and l.secret_hash is not null and l.expires_at > pg_catalog.clock_timestamp()
-        and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null)
+        and fence._is_entered(l.entered)
         and l.resource ~ v_rule.expression and l.resource <> p_resource)
     then
       perform fence._raise('53400', pg_catalog.format('%I holds as many leases as it may', session_user),

@@ -6,5 +6,5 @@ as $$
   select (p_lease).secret_hash is not null
     and (p_lease).lineage = p_authority_lineage
     and (p_lease).expires_at > pg_catalog.clock_timestamp()
-    and coalesce((p_lease).entered = pg_catalog.pg_current_xact_id_if_assigned(), (p_lease).entered is null)
+    and fence._is_entered((p_lease).entered)
 $$;

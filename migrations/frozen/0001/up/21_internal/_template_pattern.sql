@@ -1,11 +1,10 @@
 -- What the names of a template look like: pattern, a regular expression that matches each of them whole; prefix, what they begin with. A rendered value
--- holds none of the characters that mean something in a template. The backslash is made, not written: see fence._template_parts.
+-- holds none of the characters that mean something in a template.
 create function fence._template_pattern(p_template text, p_schema text, p_table text, out pattern text, out prefix text)
 language plpgsql
 stable
 as $$
 declare
-  v_escaped text := pg_catalog.repeat(pg_catalog.chr(92), 3) || '1';
   v_part record;
   v_text text;
   v_fixed boolean := true;
@@ -23,7 +22,7 @@ begin
       v_fixed := false;
     else
       prefix := prefix || case when v_fixed then v_text else '' end;
-      pattern := pattern || pg_catalog.regexp_replace(v_text collate "C", '([[:punct:]])', v_escaped, 'g');
+      pattern := pattern || fence._escape(v_text);
     end if;
   end loop;
   pattern := '^' || pattern || '$';

@@ -25,7 +25,7 @@ begin
   end if;
   select l.token, l.secret_hash,
     l.lineage = (select p.lineage from fence._present_lineage p)
-      and coalesce(l.entered = pg_catalog.pg_current_xact_id_if_assigned(), l.entered is null), l.expires_at,
+      and fence._is_entered(l.entered), l.expires_at,
     coalesce(l.idle_timeout, l.ttl)
   into v_token, v_secret_hash, v_lineage_is_present, v_expires_at, v_idle
   from fence._lease l

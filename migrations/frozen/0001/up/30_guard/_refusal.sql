@@ -21,7 +21,7 @@ begin
   end if;
   v_code := fence._verdict(v_lease.token, v_lease.secret_hash,
     v_lease.lineage = (select p.lineage from fence._present_lineage p)
-      and coalesce(v_lease.entered = pg_catalog.pg_current_xact_id_if_assigned(), v_lease.entered is null),
+      and fence._is_entered(v_lease.entered),
     pg_catalog.split_part(v_claim, ' ', 1), pg_catalog.split_part(v_claim, ' ', 2));
   if v_code is null and p_expiry = 'reject' and v_lease.expires_at <= pg_catalog.clock_timestamp() then
     v_code := 'LF002';
