@@ -206,7 +206,7 @@ class Judge:
             if time.monotonic() > end:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                self.cluster.close()  # it may have left roles and settings, of which later tests would die
+                self.cluster.close()  # its backends may still be at work
                 self.cluster = self._make(self._launch())
                 return None
             time.sleep(0.02)
@@ -257,7 +257,7 @@ class Judge:
             self.session.config.hook.pytest_runtestloop(session=self.session)
 
     def _sweep(self) -> None:
-        """Drop what the last child left."""
+        """Drop what the last child left: a role that is there already would fail the next one's tests."""
         admin = self.cluster.admin
         for gid, database in admin.execute("select gid, database from pg_prepared_xacts").fetchall():
             with psycopg.connect(self.cluster.url(database, harness.SUPERUSER), autocommit=True) as connection:
@@ -268,6 +268,14 @@ class Judge:
             admin.execute(f"drop database {name} with (force)")
         for (slot,) in admin.execute("select slot_name from pg_replication_slots where not active").fetchall():
             admin.execute("select pg_drop_replication_slot(%s)", (slot,))
+        for member, of in admin.execute("select member::regrole, roleid::regrole from pg_auth_members").fetchall():
+            if member in harness.ROLES:
+                admin.execute(f"revoke {of} from {member}")
+        for (role,) in admin.execute("select oid::regrole from pg_roles where rolname !~ '^pg_'").fetchall():
+            kept = role == harness.SUPERUSER or role in harness.ROLES
+            admin.execute(f"alter role {role} reset all" if kept else f"drop role {role}")
+        admin.execute("alter system reset all")
+        admin.execute("select pg_reload_conf()")
 
 
 class Failures:
