@@ -89,14 +89,15 @@ begin
     perform fence._begin_covering(v_guard.covering);
   end if;
   perform fence._create_guard_function(v_guard, p_table);
-  -- Guards of tables that have become parts of this one. The delete looks at every guard: only where there can be one.
+  -- Guards of tables that have become parts of this one. The query looks at every guard: only where there can be one.
   if exists (select from pg_inherits i where i.inhparent = p_table)
     or exists (
       select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
       where t.tgrelid = p_table and not t.tgisinternal and p.pronamespace = 'fence'::regnamespace
         and p.oid is distinct from fence._guard_function(v_guard.id))
   then
-    delete from fence._guard g
+    perform fence._forget_guard(g.id)
+    from fence._guard g
     where g.id <> v_guard.id
       and exists (select from pg_trigger t where t.tgfoid = fence._guard_function(g.id) and not t.tgisinternal)
       and not exists (

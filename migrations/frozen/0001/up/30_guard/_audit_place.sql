@@ -13,8 +13,7 @@ begin
   if p_table is null then
     return query select 'warning', 'guard-orphaned', v_name,
       pg_catalog.format('The registry has guard %s for a table that is gone, or has another guard now.', p_guard.id),
-      pg_catalog.format('delete from fence._accepted where guard = %1$s; delete from fence._guard where id = %1$s; '
-        || 'select fence._drop_unused_functions();', p_guard.id);
+      pg_catalog.format('select fence._forget_guard(%s); select fence._drop_unused_functions();', p_guard.id);
     return;
   elsif fence._table_of(p_guard) is null then
     return query select 'error', 'table-unguarded', v_name,

@@ -11,8 +11,8 @@ begin
   for v_function in
     select p.oid
     from pg_proc p
-    where p.pronamespace = 'fence'::regnamespace and p.proname ~ '^_guard_[0-9]+$'
-      and not exists (select from fence._guard g where p.proname = '_guard_' || g.id)
+    where p.pronamespace = 'fence'::regnamespace and fence._guard_id(p.proname) is not null
+      and not exists (select from fence._guard g where g.id = fence._guard_id(p.proname))
       and not exists (select from pg_trigger t where t.tgfoid = p.oid)
   loop
     execute format('drop function %s', v_function);

@@ -12,7 +12,7 @@ as $$
   join pg_catalog.pg_trigger t on t.tgrelid = r.relid
   join pg_catalog.pg_proc p on p.oid = t.tgfoid
   join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-  join fence._guard g on p.proname = '_guard_' || g.id
+  join fence._guard g on g.id = fence._guard_id(p.proname)
   where n.nspname = 'fence' and not t.tgisinternal
     and ((g.schema_name, g.table_name) = (d.nspname::text, c.relname::text)
       or not exists (select from pg_catalog.pg_trigger o where o.tgfoid = t.tgfoid and fence._tree_root(o.tgrelid) <> r.relid))

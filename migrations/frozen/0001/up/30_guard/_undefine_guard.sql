@@ -17,9 +17,7 @@ begin
   end if;
   perform fence._check_owner(p_table);
   perform fence._record('unprotected', null, null, null, to_jsonb(v_guard));
-  delete from fence._guard g where g.id = v_guard.id;
-  delete from fence._accepted a where a.guard = v_guard.id;
-  delete from fence._exemption e where e.guard = v_guard.id;
+  perform fence._forget_guard(v_guard.id);
   return query
     select format('drop trigger %I on %s', t.tgname, m.relid::regclass)
     from fence._members(p_table) m join pg_trigger t on t.tgrelid = m.relid
