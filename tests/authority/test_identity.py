@@ -157,6 +157,18 @@ def test_a_clock_behind_the_tokens_quarantines(db: Database, lease: Lease) -> No
     assert acquire(db, "report:1").token > floor
 
 
+@pytest.mark.parametrize("floor", ["the clock's", "one too low"])
+def test_no_lineage_is_confirmed_below_the_tokens(db: Database, lease: Lease, floor: str) -> None:
+    edit(db, "floor = floor + 3600000000, floor_at = floor_at + interval '1 h', timeline = '0000002A'")
+    ((before,),) = db.execute("select floor from fence._authority", user="fence_owner")
+    with sqlstate("LF009") as refused:
+        db.execute("select fence.confirm_lineage(%s)", (None if floor == "the clock's" else lease.token + 1,))
+    check_refusal(refused.diag)
+    assert db.execute("select floor from fence._authority", user="fence_owner") == [(before,)]
+    Reader(db, user="app_owner").follow(refused.diag.message_hint)
+    assert acquire(db, "report:1").token > before
+
+
 def test_a_clock_behind_the_tokens_after_a_restart_quarantines(db: Database, lease: Lease) -> None:
     """An hour back: 36 seconds of tokens, among them those of the last hour."""
     edit(db, "floor = floor - 1000000, " + RESTART)
@@ -306,6 +318,19 @@ def test_options_say_what_they_are_and_who_changed_them(db: Database) -> None:
     row = "select value, changed_by, reason from fence.options where name = 'on_restart'"
     assert db.execute(row) == [("confirm", "app_owner", "test")]
     assert db.execute("select detail ->> 'was' from fence.history where event = 'option'") == [("accept",)]
+
+
+def test_an_option_changed_by_two_at_once_was_what_the_first_one_made_it(db: Database) -> None:
+    change = "select fence.set_option('on_restart', %s, 'test')"
+    first, second = db.connect("app_owner"), db.connect("app_owner")
+    first.execute(change, ("confirm",))
+    waiting = db.start_blocked(second, change, ("accept",), by=first)
+    first.commit()
+    waiting.result(10)
+    second.commit()
+    assert db.execute(
+        "select detail ->> 'was', detail ->> 'value' from fence.history where event = 'option' order by id"
+    ) == [("accept", "confirm"), ("confirm", "accept")]
 
 
 @pytest.mark.parametrize("user", ["app", "monitor"])

@@ -141,6 +141,22 @@ def test_a_row_is_granted_only_when_the_covering_writers_are_through(
     assert ask(db, "row:1").granted
 
 
+def test_a_request_for_a_row_does_not_wait_for_a_change_of_the_covering_lease(db: Database, t: str) -> None:
+    """Its holder's transaction is open, and somebody revokes it at this moment."""
+    covering, writer = acquire(db, "all rows"), db.connect("app")
+    present(writer, covering)
+    writer.execute(ALL)
+    expire(db, covering.resource)
+    revoking = db.connect("app_owner")
+    revoking.execute("select fence.revoke('all rows', 'test')")
+    asking = db.connect("app", autocommit=True)
+    asking.execute("set statement_timeout = '1 s'")
+    assert ask(asking, "row:1").reason == "draining"
+    revoking.commit()
+    writer.commit()
+    assert ask(db, "row:1").granted
+
+
 def test_an_old_snapshot_cannot_write_under_a_covering_lease_that_is_over(
     db: Database, t: str, isolation: psycopg.IsolationLevel
 ) -> None:
@@ -268,6 +284,34 @@ def test_covering_begins_without_harm_to_rows_and_ends_the_present_lease(db: Dat
     with sqlstate("LF005"):
         present(writer, acquire(db, "u:2"))
         writer.execute("truncate public.u")
+
+
+def closings(db: Database, resource: str) -> list[Any]:
+    """The reasons with which leases on a resource were closed."""
+    history = "select coalesce(detail ->> 'reason', event) from fence.history where resource = %s and event <> 'granted'"
+    return [reason for (reason,) in db.execute(history + " order by id", (resource,))]
+
+
+def test_a_lease_given_back_while_the_covering_one_is_granted_is_not_closed_again(db: Database, t: str) -> None:
+    row, releasing, asking = acquire(db, "row:1"), db.connect("app"), db.connect("app")
+    releasing.execute("select fence.release(%s, %s, %s)", row.parameters)
+    waiting = db.start_blocked(asking, "select granted from fence.acquire('all rows')", by=releasing)
+    releasing.commit()
+    assert waiting.result(10).fetchall() == [(True,)]
+    asking.commit()
+    assert closings(db, "row:1") == ["released"]
+
+
+def test_a_lease_given_back_while_covering_begins_is_not_closed_again(db: Database, t: str) -> None:
+    db.execute("create table public.u (id int primary key)")
+    held, releasing, owner = acquire(db, "nightly"), db.connect("app"), db.connect("app_owner")
+    releasing.execute("select fence.release(%s, %s, %s)", held.parameters)
+    protecting = "select fence.protect('public.u', 'u:{id}', p_covering => 'nightly')"
+    waiting = db.start_blocked(owner, protecting, by=releasing)
+    releasing.commit()
+    waiting.result(20)
+    owner.commit()
+    assert closings(db, "nightly") == ["released"]
 
 
 def test_protect_waits_for_a_grant_that_knows_nothing_of_the_covering_yet(db: Database, t: str) -> None:

@@ -42,7 +42,10 @@ from mutants.rules import Mutant, of_directory  # noqa: E402
 
 from pyfence import _resources  # noqa: E402
 
-EVERYTHING = ("guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput", "audit")
+EVERYTHING = (
+    "guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput", "audit", "attacks", "takeover",
+    "run/test_run_codes.py", "restore/test_maintenance.py", "replication",
+)  # fmt: skip
 #: Asks the catalog alone.
 CATALOG = "privileges/test_properties.py"
 #: Which tests know most about a file, or about what a rule takes away: they run first.
@@ -56,6 +59,14 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
     (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_retries_in_crowds.py", "writes", "errors")),
     (r"_faults|_guard_state", ("audit", "guards/test_protect.py", "trees")),
     (r"_next_token", ("races/test_clock.py", "authority")),
+    (r"waiter|_acquire_in_turn|_decline", ("takeover/test_queue.py",)),
+    (r"evict|_lease_lock", ("takeover/test_evict.py",)),
+    (r"_finished", ("run/test_run_codes.py",)),
+    (r"[cC]overing|_row_side|_rows_under", ("guards/test_covering.py",)),
+    (r"option|_adopt|lineage|_floor", ("authority/test_identity.py",)),
+    (r"allow", ("authority/test_allow.py",)),
+    (r"exempt|observe|violation|_passes|_log\b", ("guards/test_observe.py", "attacks/test_exempt_roles.py")),
+    (r"apply_worker", ("replication",)),
     (r"caller's path|invoker|rights stay|own_tables|_role_grants|_check_owner", ("privileges", "errors")),
     (r": no lock|: waits|: not unique|'s clock", ("races/test_locks.py", "races", "writes/test_retries_in_crowds.py")),
     (r"any order|no bound", ("races", "writes/test_retries_in_crowds.py", "guards/test_protect.py")),

@@ -176,6 +176,22 @@ def test_asking_again_keeps_nobody_waiting(db: Database, lease: Lease) -> None:
     assert listener.calls(5) == [ticket]
 
 
+@pytest.mark.parametrize("which", ["the next one", "one that is not there any more"])
+def test_no_release_waits_for_a_place_that_somebody_else_is_changing(db: Database, lease: Lease, which: str) -> None:
+    listener = Listener(db)
+    first, second = queue_up(db, listener.pid), queue_up(db, listener.pid)
+    if which == "one that is not there any more":
+        is_over(db, first)
+    changing = db.connect("fence_owner")
+    changing.execute("select from fence._waiter where ticket = %s for update", (first,))
+    releasing = db.connect("app", autocommit=True)
+    releasing.execute("set statement_timeout = '1 s'")
+    assert releasing.execute("select fence.release(%s, %s, %s)", lease.parameters).fetchall() == [(True,)]
+    assert second in [*listener.calls(5), *listener.calls(0.2)]
+    changing.rollback()
+    assert tickets(db) == [first, second]
+
+
 def test_a_ticket_of_another_resource_is_no_place(db: Database, lease: Lease) -> None:
     acquire(db, "report:2", "1 h")
     other = "select ticket from fence._acquire_in_turn('report:2', '30 s', 'x', 0, null)"
@@ -196,6 +212,17 @@ def test_what_waiters_leave_behind_is_swept_up(db: Database, lease: Lease) -> No
     ((ticket,),) = db.execute(other, user="app")
     assert ticket != left
     assert tickets(db) == [ticket]
+
+
+def test_sweeping_up_waits_for_nobody(db: Database, lease: Lease) -> None:
+    left = queue_up(db)
+    db.execute("update fence._waiter set due_at = clock_timestamp() - interval '2 min'", user="fence_owner")
+    changing = db.connect("fence_owner")
+    changing.execute("select from fence._waiter where ticket = %s for update", (left,))
+    waiter = db.connect("app", autocommit=True)
+    waiter.execute("set statement_timeout = '1 s'")
+    ticket = queue_up(waiter)
+    assert tickets(db) == [left, ticket]
 
 
 def test_waiting_is_for_who_may_acquire(db: Database, lease: Lease) -> None:
