@@ -34,7 +34,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path[0] = str(TESTS)  # not the folder of this script, whose name tests/run has, too
 
 import harness  # noqa: E402
 from mutants.reach import Reach, Recorder, samples  # noqa: E402
