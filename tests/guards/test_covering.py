@@ -61,6 +61,21 @@ def test_no_row_is_granted_while_the_covering_lease_is_held(db: Database, t: str
     assert acquire(db, "row:1").token > covering.token
 
 
+def test_a_row_writer_that_meets_a_covering_grant_in_flight_waits_and_is_refused(
+    db: Database, t: str, isolation: psycopg.IsolationLevel
+) -> None:
+    """Its own lease is still live where it looks: the grant that ends it is not committed."""
+    row, writer, asking = acquire(db, "row:1"), db.connect("app", isolation=isolation), db.connect("app")
+    assert ask(asking, "all rows").granted
+    present(writer, row)
+    waiting = db.start_blocked(writer, ONE, by=asking)
+    asking.commit()
+    with sqlstate("LF001" if isolation == READ_COMMITTED else "40001"):
+        waiting.result(10)
+    writer.rollback()
+    assert bodies(db) == ["old"] * 3
+
+
 @pytest.mark.parametrize("end", [release, lambda db, x: expire(db, x.resource), lambda db, x: revoke(db, x.resource)])
 def test_after_it_row_tokens_start_above_its_own(db: Database, t: str, end: Any) -> None:
     db.execute(
