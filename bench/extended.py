@@ -36,6 +36,15 @@ from pyfence.bench._place import SETTINGS, Place, own_server
 SCHEMA = _sql.SCHEMA
 FILL = "with (fillfactor = 45, autovacuum_enabled = false)"
 Claims = list[tuple[str, int, str]]
+#: What a check in PL/pgSQL cannot be cheaper than. `empty_present` leaves a mark: the triggers' conditions are as under a claim.
+EMPTY = (
+    f"create or replace function {SCHEMA}.empty_present(text, bigint, text) returns void language plpgsql "
+    "security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' "
+    "as $$ begin perform set_config('fence.claims', 'x', true); end $$",
+    f"create or replace function {SCHEMA}.empty_guard() returns trigger language plpgsql security definer "
+    "set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$ begin return null; end $$",
+)
+EMPTY_PRESENT = f"select {SCHEMA}.empty_present(%s, %s, %s)"
 
 
 # -- in processor time, one backend -----------------------------------------------------------------------------------
@@ -119,6 +128,48 @@ class Cases:
             label = f"row scope, {claims} claims" if guarded else "unguarded"
             variants.append(Variant(label, self._singles(name, count, held)))
         return self._group(f"UPDATE of one row, {count} in a transaction", "statement", count, variants)
+
+    def floor(self, count: int) -> Group:
+        """So many one-row updates in a transaction: guarded, and with the same triggers and calls of empty functions."""
+        rows, self.rows = self.rows, 10_000
+        plain, empty, name = (self._plain(f"floor_{count}_{kind}", 1) for kind in ("plain", "empty", "guarded"))
+        self.rows = rows
+        held = self._guard(name, f"{name}:{{tenant}}", range(1))
+        for statement in EMPTY:
+            self._run(statement)
+        for trigger, definition in self.place.owner.execute(
+            "select tgname, pg_get_triggerdef(oid) from pg_trigger where tgrelid = %s::regclass order by tgname",
+            (f"{SCHEMA}.{name}",),
+        ).fetchall():
+            definition = definition.replace(f"{SCHEMA}.{name}", f"{SCHEMA}.{empty}")
+            self._run(re.sub(r"fence\._guard_\d+", f"{SCHEMA}.empty_guard", definition))
+            self._run(f'alter table {SCHEMA}.{empty} enable always trigger "{trigger}"')
+        return self._group(
+            f"transaction of {count} one-row updates",
+            "transaction",
+            1000 // count,
+            [
+                Variant("unguarded", self._small(plain, count, None, ())),
+                Variant("empty functions", self._small(empty, count, EMPTY_PRESENT, held[0])),
+                Variant("guarded", self._small(name, count, _sql.PRESENT, held[0])),
+            ],
+        )
+
+    def _small(self, name: str, count: int, present: str | None, claim: tuple[Any, ...]) -> Callable[[int], object]:
+        numbers = cycle(range(1, 10_000, 7))
+        update = f"update {SCHEMA}.{name} set amount = amount + 1 where id = %s"
+        connection = self.place.connection
+
+        def run(number: int) -> None:
+            for _ in range(1000 // count):
+                connection.execute("begin")
+                if present is not None:
+                    connection.execute(present, claim)
+                for _ in range(count):
+                    connection.execute(update, (next(numbers),))
+                connection.execute("commit")
+
+        return run
 
     def _plain(self, name: str, tenants: int) -> str:
         self._run(
@@ -305,11 +356,16 @@ def groups(cases: Cases, chosen: Callable[[str], bool]) -> Iterator[Group]:
     for claims in (1, 1000):
         if chosen("statements"):
             yield cases.statements(claims)
+    for count in (1, 200):
+        if chosen("floor"):
+            yield cases.floor(count)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", help="claims, columns, partitions, statements, hot-lease; default: all")
+    parser.add_argument(
+        "cases", nargs="*", help="claims, columns, partitions, statements, floor, hot-lease; default: all"
+    )
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the bulk updates")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clients", type=int, default=64)
@@ -321,7 +377,7 @@ def main() -> None:
 
     out: dict[str, Any] = {"machine": _report.machine(), "rows": options.rows, "results": [], "hot_lease": []}
     SETTINGS["max_wal_size"] = "16GB"
-    if any(chosen(name) for name in ("claims", "columns", "partitions", "statements")):
+    if any(chosen(name) for name in ("claims", "columns", "partitions", "statements", "floor")):
         with own_server(durable=False) as place:
             out["server"] = place.described
             cases, meter = Cases(place, options.rows, options.rounds), Meter(place.connection)

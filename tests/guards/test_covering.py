@@ -303,8 +303,8 @@ def test_covering_begins_without_harm_to_rows_and_ends_the_present_lease(db: Dat
 
 def closings(db: Database, resource: str) -> list[Any]:
     """The reasons with which leases on a resource were closed."""
-    history = "select coalesce(detail ->> 'reason', event) from fence.history where resource = %s and event <> 'granted'"
-    return [reason for (reason,) in db.execute(history + " order by id", (resource,))]
+    events = "select coalesce(detail ->> 'reason', event) from fence.history where resource = %s order by id"
+    return [reason for (reason,) in db.execute(events, (resource,)) if reason != "granted"]
 
 
 def test_a_lease_given_back_while_the_covering_one_is_granted_is_not_closed_again(db: Database, t: str) -> None:

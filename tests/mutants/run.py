@@ -43,7 +43,8 @@ from mutants.rules import Mutant, of_directory  # noqa: E402
 from pyfence import _resources  # noqa: E402
 
 EVERYTHING = (
-    "guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput", "audit", "attacks", "takeover",
+    "guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput", "audit", "takeover",
+    "attacks/test_exempt_roles.py", "attacks/test_names.py", "attacks/test_settings.py", "attacks/test_squatting.py",
     "run/test_run_codes.py", "restore/test_maintenance.py", "replication",
 )  # fmt: skip
 #: Asks the catalog alone.
