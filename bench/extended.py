@@ -36,7 +36,7 @@ from pyfence.bench._place import SETTINGS, Place, own_server
 SCHEMA = _sql.SCHEMA
 FILL = "with (fillfactor = 45, autovacuum_enabled = false)"
 Claims = list[tuple[str, int, str]]
-#: What a check in PL/pgSQL cannot be cheaper than. `empty_present` leaves a mark: the triggers' conditions are as under a claim.
+#: What a check in PL/pgSQL cannot be cheaper than. `empty_present` leaves a mark, so that no claim is missed.
 EMPTY = (
     f"create or replace function {SCHEMA}.empty_present(text, bigint, text) returns void language plpgsql "
     "security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' "
@@ -130,7 +130,7 @@ class Cases:
         return self._group(f"UPDATE of one row, {count} in a transaction", "statement", count, variants)
 
     def floor(self, count: int) -> Group:
-        """So many one-row updates in a transaction: guarded, and with the same triggers and calls of empty functions."""
+        """So many one-row updates in a transaction: guarded, and with the same calls of empty functions."""
         rows, self.rows = self.rows, 10_000
         plain, empty, name = (self._plain(f"floor_{count}_{kind}", 1) for kind in ("plain", "empty", "guarded"))
         self.rows = rows
