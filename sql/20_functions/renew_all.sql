@@ -29,7 +29,8 @@ begin
     select q.ordinal, l.expires_at
     from asked q
     join fence._lease l on l.resource = q.resource
-    where fence._is_current(l.token, l.secret_hash, l.lineage = (select p.lineage from fence._present_lineage p), q.token::text, q.secret)
+    where fence._is_current(l.token, l.secret_hash,
+      l.lineage = (select p.lineage from fence._present_lineage p) and fence._is_entered(l.entered), q.token::text, q.secret)
     order by l.resource
     for no key update of l skip locked
   ), judged as materialized (
@@ -38,7 +39,8 @@ begin
         when q.resource is null or q.token is null or q.secret is null then 'LF010'
         when l.resource is null then 'LF006'
         when k.ordinal is null then coalesce(
-          fence._verdict(l.token, l.secret_hash, l.lineage = (select p.lineage from fence._present_lineage p), q.token::text, q.secret), '55P03')
+          fence._verdict(l.token, l.secret_hash, l.lineage = (select p.lineage from fence._present_lineage p) and fence._is_entered(l.entered),
+            q.token::text, q.secret), '55P03')
         when k.expires_at <= clock_timestamp() then 'LF002'
       end as code
     from asked q

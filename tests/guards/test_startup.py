@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import Lease, Scope, acquire, ask, contents, expire, present, protect, release, revoke, supersede
+from guards.scene import Lease, Scope, acquire, ask, contents, expire, present, protect, release, renew, revoke, supersede
 from harness import Connection, Database, sqlstate
 
 WRITE = "update public.t set body = 'new' where tenant = 'a'"
@@ -161,6 +161,12 @@ def test_nothing_that_enter_left_behind_is_a_claim_afterwards(db: Database, t: s
     assert len(leases) == len(scope.mine)
     with sqlstate("LF001"):
         present(job, leases[0])
+    job.rollback()
+    with sqlstate("LF001"):
+        renew(db, leases[0])
+    arrays = [list(column) for column in zip(*(lease.parameters for lease in leases), strict=True)]
+    renewed = db.execute("select expires_at, code from fence.renew_all(%s, %s, %s, null)", arrays, user="app")
+    assert set(renewed) == {(None, "LF001")}
     with sqlstate("LF001"):
         db.connect("app", options=option(*leases)).execute(WRITE)
     assert {row[0] for row in db.execute("select state from fence.leases")} == {"ended"}

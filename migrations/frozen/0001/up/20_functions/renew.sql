@@ -29,8 +29,8 @@ begin
   if not found then
     perform fence._refuse_unknown(p_resource);
   end if;
-  v_code := fence._verdict(v_lease.token, v_lease.secret_hash, v_lease.lineage = (select p.lineage from fence._present_lineage p),
-    p_token::text, p_secret);
+  v_code := fence._verdict(v_lease.token, v_lease.secret_hash,
+    v_lease.lineage = (select p.lineage from fence._present_lineage p) and fence._is_entered(v_lease.entered), p_token::text, p_secret);
   if v_code is not null then
     perform fence._refuse_claim(v_code, p_resource, p_token::text);
   end if;
