@@ -88,25 +88,37 @@ def test_a_frozen_client_is_ended_by_the_limit_it_was_given(db: Database, report
     wait_until(lambda: ask(db, "report:1").granted, "the lease is free")
 
 
-@pytest.mark.parametrize("call", ["acquire('report:2', '1 s')", "renew(%s, %s, %s, '1 s')", "release(%s, %s, %s)"])
+#: What changes leases or the authority: who calls it, and how long its transaction may idle.
+CHANGES = {
+    "acquire('report:2', '1 s')": ("app", "1s"),
+    "enter('report:2', '1 s')": ("app", "1s"),
+    "renew(%s, %s, %s, '1 s')": ("app", "1s"),
+    "renew(%s, %s, %s)": ("app", "30s"),
+    "renew_all(array[%s], array[%s]::bigint[], array[%s], '1 s')": ("app", "1s"),
+    "renew_all(array[%s], array[%s]::bigint[], array[%s], null)": ("app", "30s"),
+    "release(%s, %s, %s)": ("app", "30s"),
+    "revoke('report:1', 'test')": ("app_owner", "30s"),
+    "raise_token_floor(3000000000000000, 'test', true)": ("app_owner", "30s"),
+    "confirm_lineage()": ("app_owner", "30s"),
+}
+
+
+@pytest.mark.parametrize("call", [*CHANGES, "_acquire_in_turn('report:1', '1 h', 'x', 0, null)"])
 def test_the_calls_on_leases_bound_their_transaction_too(db: Database, lease: Lease, call: str) -> None:
-    connection = db.connect("app")
+    user, limit = CHANGES.get(call, ("app", "30s"))
+    connection = db.connect(user)
     connection.execute(f"select fence.{call}", lease.parameters if "%s" in call else None)
-    ((limit,),) = connection.execute("select current_setting('idle_in_transaction_session_timeout')").fetchall()
-    assert limit in ("1s", "30s")
+    ((found,),) = connection.execute("select current_setting('idle_in_transaction_session_timeout')").fetchall()
+    assert found == limit
 
 
 @pytest.mark.parametrize("setting", ["off", "local", "remote_write", "on", "remote_apply"])
 def test_a_token_is_on_disk_before_it_is_handed_out(db: Database, lease: Lease, setting: str) -> None:
-    connection = db.connect("app", options=f"-c synchronous_commit={setting}")
-    for call, parameters in (
-        ("acquire('report:2')", None),
-        ("renew(%s, %s, %s)", lease.parameters),
-        ("release(%s, %s, %s)", lease.parameters),
-    ):
-        connection.execute(f"select fence.{call}", parameters)
+    for call, (user, _) in CHANGES.items():
+        connection = db.connect(user, options=f"-c synchronous_commit={setting}")
+        connection.execute(f"select fence.{call}", lease.parameters if "%s" in call else None)
         ((during,),) = connection.execute("show synchronous_commit").fetchall()
-        assert during == ("remote_apply" if setting == "remote_apply" else "on")
-        connection.commit()
+        assert during == ("remote_apply" if setting == "remote_apply" else "on"), call
+        connection.rollback()
         assert connection.execute("show synchronous_commit").fetchall() == [(setting,)]
-        connection.commit()
+        connection.close()

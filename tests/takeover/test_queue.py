@@ -233,6 +233,14 @@ def test_waiting_is_for_who_may_acquire(db: Database, lease: Lease) -> None:
         db.execute(TURN.replace("report:1", "report:{id}"), (0, None), user="app")
 
 
+@pytest.mark.parametrize("ticket", [None, 0])
+@pytest.mark.parametrize("name", [None, "", "report:{id}"])
+def test_nobody_waits_for_what_is_no_name(db: Database, name: str | None, ticket: int | None) -> None:
+    with sqlstate("LF010"):
+        db.execute("select fence._acquire_in_turn(%s, '30 s', 'x', %s, null)", (name, ticket), user="app")
+    assert tickets(db) == []
+
+
 def test_places_are_no_leases_at_any_level(db: Database, isolation: psycopg.IsolationLevel) -> None:
     """Two who ask for a free lease at once: one gets it, also where both think it is their turn."""
     lease = acquire(db, "report:1", "1 h")
