@@ -30,6 +30,12 @@ begin
   end if;
 
   return query
+    select 'error', 'covering-lost', p_table::regclass::text,
+      pg_catalog.format('Nothing is known of its covering resource %L: writers of rows are refused with LF013.', p_guard.covering),
+      fence._protect_call(p_guard, p_table)
+    where p_guard.covering is not null and not exists (select from fence._covering c where c.resource = p_guard.covering);
+
+  return query
     select 'error', 'guard-bypassed', m.relid::regclass::text,
       pg_catalog.format('It is under %s, which this guard is not on: writes through that table pass the guard by.', i.inhparent::regclass),
       case when c.relispartition then pg_catalog.format('alter table %s detach partition %s;', i.inhparent::regclass, m.relid::regclass)

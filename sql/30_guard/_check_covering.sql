@@ -17,7 +17,7 @@ begin
   end if;
   select c.token into v_granted from fence._covering c where c.resource = p_covering for key share;
   if not found then
-    perform fence._refuse_broken(p_table, pg_catalog.format('nothing is known of its covering resource %L', p_covering));
+    perform fence._refuse_broken(p_table, 'its covering resource is lost');
     return;
   end if;
   foreach v_name in array p_names loop

@@ -84,7 +84,8 @@ begin
     uncatchable = v_guard.uncatchable
   where g.id = v_guard.id;
   if v_guard.covering is not null
-    and (v_guard.covering, v_guard.pattern) is distinct from (v_before.covering, v_before.pattern)
+    and ((v_guard.covering, v_guard.pattern) is distinct from (v_before.covering, v_before.pattern)
+      or not exists (select from fence._covering c where c.resource = v_guard.covering))
   then
     perform fence._begin_covering(v_guard.covering);
   end if;

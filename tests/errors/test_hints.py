@@ -514,6 +514,23 @@ def test_a_token_column_that_is_gone(db: Database, report: str, lease: Lease) ->
     assert connection.execute(UPDATE).rowcount == 1
 
 
+def test_a_covering_resource_that_nothing_is_known_of(db: Database, report: str) -> None:
+    protect(db, report, "report:{id}", p_covering="all reports", p_expiry="until_superseded")
+    row = acquire(db, "report:1")
+    db.execute("delete from fence._covering where resource = 'all reports'", user="fence_owner")
+    connection = db.connect("app")
+    present(connection, row)
+    diag = refusal("LF013", connection, UPDATE)
+    findings = db.execute("select code, remedy from fence.audit() where code = 'covering-lost'")
+    assert [remedy in diag.message_hint for _, remedy in findings] == [True]
+    Reader(db, user="app_owner").follow(diag.message_hint)
+    present(connection, row)
+    assert connection.execute(UPDATE).rowcount == 1
+    connection.commit()
+    assert db.execute("select code from fence.audit() where code = 'covering-lost'") == []
+    assert acquire(db, "all reports").token > row.token
+
+
 @pytest.mark.parametrize("kind", ["table", "view", "sequence"])
 @pytest.mark.parametrize("name", ["fence_rows", "fence_old_rows"])
 @pytest.mark.parametrize("writes", ["many", "once"])

@@ -1,4 +1,4 @@
--- LF013: a column of the guard's key, or its token column, was renamed, dropped or retyped.
+-- LF013: a column of the guard's key, or its token column, was renamed, dropped or retyped; or what is known of its covering resource is lost.
 create function fence._refuse_broken(p_table oid, p_problem text) returns void
 language plpgsql
 volatile
@@ -22,6 +22,10 @@ begin
     v_detail := pg_catalog.format('It has no bigint column %I to stamp.', v_guard.token_column);
     v_hint := pg_catalog.format('Name another token column, or none: select fence.protect(%L, %L, p_token_column => %L);',
       v_root, v_guard.template, '');
+  end if;
+  if v_guard.covering is not null and not exists (select from fence._covering c where c.resource = v_guard.covering) then
+    v_detail := pg_catalog.format('Nothing is known of its covering resource %L.', v_guard.covering);
+    v_hint := pg_catalog.format('Protect the table again as it was: %s', fence._protect_call(v_guard, v_root));
   end if;
   perform fence._raise('LF013', v_message, v_detail, v_hint, p_table);
 end
