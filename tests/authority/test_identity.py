@@ -256,6 +256,18 @@ def test_a_floor_waits_for_grants_in_flight(db: Database, report: str) -> None:
     assert asking.result(20).fetchone()[0] >= floor  # type: ignore[index]
 
 
+def test_a_confirmed_lineage_waits_for_grants_in_flight(db: Database, report: str) -> None:
+    acquirer = db.connect("app")
+    inflight = acquire(acquirer, "report:1")
+    admin = db.connect("app_owner", autocommit=True)
+    confirming = db.start_blocked(admin, "select fence.confirm_lineage()", by=acquirer)
+    acquirer.commit()
+    (floor,) = confirming.result(20).fetchone()  # type: ignore[misc]
+    assert inflight.token < floor
+    with sqlstate("LF001"):
+        present(db.connect("app"), inflight)
+
+
 def test_a_floor_is_not_waited_for_by_those_who_write(db: Database, lease: Lease) -> None:
     writer = db.connect("app")
     present(writer, lease)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import Lease, Scope, acquire, ask, contents, expire, present, protect, release, renew, revoke, supersede
+from guards.scene import (
+    Lease,
+    Scope,
+    acquire,
+    ask,
+    contents,
+    expire,
+    present,
+    protect,
+    release,
+    renew,
+    revoke,
+    supersede,
+)
 from harness import Connection, Database, sqlstate
 
 WRITE = "update public.t set body = 'new' where tenant = 'a'"

@@ -42,11 +42,14 @@ class Reach:
     functions: dict[str, list[str]] = field(default_factory=dict)
 
     def tests_of(self, function: str, tests: list[str]) -> list[str]:
-        """Those of the tests that call a function, and those that were never counted; all where no call was counted."""
-        counted = {name for names in self.functions.values() for name in names}
-        if function not in counted:
-            return tests
-        return [test for test in tests if function in self.functions.get(family(test), [function])]
+        """Those of the tests that call a function, the others of their files (their other parameters may call it, too), and those that
+        were never counted; all where no call was counted."""
+        files = {test.split("::")[0] for test, names in self.functions.items() if function in names}
+        return [t for t in tests if not files or t.split("::")[0] in files or family(t) not in self.functions]
+
+    def calls(self, function: str, test: str) -> bool:
+        """Whether a sample of the test called a function."""
+        return function in self.functions.get(family(test), ())
 
     def time_of(self, test: str) -> float:
         """Seconds, 0 if not known."""

@@ -59,7 +59,7 @@ RULES: list[tuple[str, str, str]] = [
     ("off by one", r"(?<=\w) <= (?=[\w(])", " < "),
     ("off by one", r"(?<=[\w)]) > (?=[\w(]+\.?\w*)", " >= "),
     ("off by one", r"(?<=[\w)]) < (?=[\w(]+\.?\w*)", " <= "),
-    ("comparison left out", r"(?m)^( +and )(?!not exists|exists|\()[^\n]*?(?=\)?;?$)", r"\1true"),
+    ("comparison left out", r"(?m)^ +and ", "@condition"),
     ("no null test", r"[\w.()]+ is null\b", "false"),
     ("no null test", r"[\w.()]+ is not null\b", "true"),
     ("no trigger", r"(?m)^ *\('(?:0|~~?0)_fence_\w+', [^\n]*\n?[^\n]*?\)(?=,\n|\) v)", "@trigger"),
@@ -84,6 +84,24 @@ IN_CODE_ONLY = {"no null test", "off by one"}
 
 def _comments(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in re.finditer(r"(?m)--(?!\d)[^\n]*", text)]
+
+
+def _condition_end(text: str, start: int) -> int:
+    """Where the condition ends that begins at `start`: with its line or its list, outside of parentheses and quotes."""
+    depth, quoted = 0, False
+    for place in range(start, len(text)):
+        letter = text[place]
+        if letter == "'":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= 1
+        if depth < 0 or depth == 0 and (letter in ",;\n" or text.startswith((" then", " or ", " loop"), place)):
+            return place
+    return len(text)
 
 
 def of_file(path: str, text: str) -> Iterator[Mutant]:
@@ -111,6 +129,8 @@ def of_file(path: str, text: str) -> Iterator[Mutant]:
                     start = len(text[:start].rstrip()) - 1
                 else:
                     continue
+            elif new == "@condition":
+                start, end, new = end, _condition_end(text, end), "true"
             elif new == "@constraint":
                 new = ""
                 if text[end : end + 1] == ",":

@@ -45,7 +45,7 @@ from pyfence import _resources  # noqa: E402
 EVERYTHING = (
     "guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput", "audit", "takeover",
     "attacks/test_exempt_roles.py", "attacks/test_names.py", "attacks/test_settings.py", "attacks/test_squatting.py",
-    "run/test_run_codes.py", "restore/test_maintenance.py", "replication",
+    "run/test_run_codes.py", "restore/test_maintenance.py", "replication", "lifecycle/test_plan.py",
 )  # fmt: skip
 #: Asks the catalog alone.
 CATALOG = "privileges/test_properties.py"
@@ -59,6 +59,10 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
     (r"not counted|triggers\.sql:4[0-6]", ("writes/test_counted_writes.py",)),
     (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_retries_in_crowds.py", "writes", "errors")),
     (r"_faults|_guard_state", ("audit", "guards/test_protect.py", "trees")),
+    (r"no refusal|_check_", ("errors/test_words.py", "errors/test_hints.py", "badinput/test_bad_input.py")),
+    (r"_begin_lease_change|_bound_idle|synchronous_commit", ("races/test_heartbeats.py",)),
+    (r"_plan_protect", ("lifecycle/test_plan.py",)),
+    (r"_guard_source.*_refuse|_find_source.*_refuse", ("errors/test_hints.py", "privileges/test_hijack.py")),
     (r"_next_token", ("races/test_clock.py", "authority")),
     (r"waiter|_acquire_in_turn|_decline", ("takeover/test_queue.py",)),
     (r"evict|_lease_lock", ("takeover/test_evict.py",)),
@@ -115,13 +119,14 @@ def tests_for(mutant: Mutant, reach: Reach, tests: list[str]) -> list[str]:
     able = {*reach.tests_of(function, tests), *(t for t in tests if file_of(t) in wanted or calls.search(t))}
     few = samples(able)
 
-    def rank(test: str) -> tuple[bool, bool, float]:
-        """Samples first, the catalog's where it tells; then by time, less of it in folders and files of FIRST."""
+    def rank(test: str) -> tuple[bool, bool, bool, float]:
+        """Samples and files of FIRST first, the catalog's where it tells; then by time, less of it in folders of FIRST."""
         path = file_of(test)
         calling = calls.search(test) is not None
         weight = 0 if calling else 0.1 if path in wanted else 0.3 if path.split("/")[0] in wanted else 1
         return (
-            not calling and test not in few,
+            not calling and path not in wanted and (test not in few or not reach.calls(function, test)),
+            not calling and path not in wanted and not reach.calls(function, test),
             path != CATALOG or path not in wanted,
             weight * max(reach.time_of(test), 0.05),
         )

@@ -203,6 +203,20 @@ def test_a_ticket_of_another_resource_is_no_place(db: Database, lease: Lease) ->
     assert tickets(db) == [ticket]
 
 
+def test_an_answer_that_grants_nothing_does_not_wait_for_the_disk(db: Database, lease: Lease) -> None:
+    first, second = queue_up(db), db.connect("app")
+    assert turn(second, None)[1] == "held"
+    assert second.execute("show synchronous_commit").fetchall() == [("off",)]
+    second.rollback()
+    release(db, lease)
+    assert turn(second, None)[1] == "queued"
+    assert second.execute("show synchronous_commit").fetchall() == [("off",)]
+    second.rollback()
+    granted = db.connect("app")
+    assert turn(granted, first)[0]
+    assert granted.execute("show synchronous_commit").fetchall() == [("on",)]
+
+
 def test_what_waiters_leave_behind_is_swept_up(db: Database, lease: Lease) -> None:
     """Also where nobody asks for that resource again."""
     acquire(db, "report:2", "1 h")
