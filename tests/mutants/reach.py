@@ -42,8 +42,8 @@ class Reach:
     functions: dict[str, list[str]] = field(default_factory=dict)
 
     def tests_of(self, function: str, tests: list[str]) -> list[str]:
-        """Those of the tests that call a function, the others of their files (their other parameters may call it, too), and those that
-        were never counted; all where no call was counted."""
+        """Those of the tests that call a function, the others of their files (other parameters may call it, too), and
+        those that were never counted; all where no call was counted."""
         files = {test.split("::")[0] for test, names in self.functions.items() if function in names}
         return [t for t in tests if not files or t.split("::")[0] in files or family(t) not in self.functions]
 

@@ -99,7 +99,7 @@ def _condition_end(text: str, start: int) -> int:
             depth += 1
         elif letter == ")":
             depth -= 1
-        if depth < 0 or depth == 0 and (letter in ",;\n" or text.startswith((" then", " or ", " loop"), place)):
+        if depth < 0 or (depth == 0 and (letter in ",;\n" or text.startswith((" then", " or ", " loop"), place))):
             return place
     return len(text)
 

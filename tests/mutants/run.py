@@ -120,7 +120,7 @@ def tests_for(mutant: Mutant, reach: Reach, tests: list[str]) -> list[str]:
     few = samples(able)
 
     def rank(test: str) -> tuple[bool, bool, bool, float]:
-        """Samples and files of FIRST first, the catalog's where it tells; then by time, less of it in folders of FIRST."""
+        """Samples and files of FIRST first, the catalog's where it tells; then by time, less in folders of FIRST."""
         path = file_of(test)
         calling = calls.search(test) is not None
         weight = 0 if calling else 0.1 if path in wanted else 0.3 if path.split("/")[0] in wanted else 1
