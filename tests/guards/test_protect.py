@@ -132,6 +132,20 @@ def test_unprotect_leaves_nothing(db: Database, t: str) -> None:
         check_refusal(refused.diag, table="t")
 
 
+def test_a_table_that_becomes_a_part_of_another_while_protect_waits_is_refused(db: Database) -> None:
+    db.execute("create table public.part (id int not null, body text)")
+    db.execute("create table public.top (id int not null, body text) partition by list (id)")
+    attaching, protecting = db.connect("app_owner"), db.connect("app_owner")
+    attaching.execute("alter table public.top attach partition public.part for values in (1)")
+    waiting = db.start_blocked(protecting, "select fence.protect('public.part', 'part:{id}')", by=attaching)
+    attaching.commit()
+    with sqlstate("LF010") as refused:
+        waiting.result(20)
+    assert "public.top" in refused.diag.message_hint
+    protecting.rollback()
+    assert db.execute("select table_name from fence.protected_tables") == []
+
+
 def test_a_rolled_back_protect_leaves_nothing(db: Database, t: str) -> None:
     before = traces(db)
     owner = db.connect("app_owner")
