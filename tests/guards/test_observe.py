@@ -288,6 +288,29 @@ def test_a_partitioned_table_is_observed(db: Database, route: str) -> None:
     assert contents(db, "public.p") == []
 
 
+def test_what_becomes_of_a_moved_row_where_it_arrives_is_noted(db: Database) -> None:
+    """MERGE shows a row that changes its partition in no transition table."""
+    if db.cluster.version < 15:
+        pytest.skip("PostgreSQL 14 has no MERGE: rows that it moves were not looked at")
+    db.execute("create table public.p (id int, part int) partition by list (part)")
+    db.execute("create table public.p1 partition of public.p for values in (1)")
+    db.execute("create table public.p2 partition of public.p for values in (2)")
+    db.execute("insert into public.p values (1, 1)")
+    db.execute(
+        "create function public.other() returns trigger language plpgsql"
+        " as 'begin new.id := new.id + 100; return new; end'"
+    )
+    db.execute("create trigger a before insert on public.p2 for each row execute function public.other()")
+    protect(db, "public.p", "row:{id}", p_mode="observe")
+    writer = db.connect("app")
+    present(writer, acquire(db, "row:1"))
+    move = "merge into public.p using (select 1 as i) s on p.id = s.i when matched then update set part = 2"
+    writer.execute(move)
+    writer.commit()
+    assert contents(db, "public.p") == [(101, 2)]
+    assert noted(db) == [("public.p2", "LF005", "app", 1, False)]
+
+
 def test_the_doctor_says_that_a_table_is_only_observed(db: Database, t: str) -> None:
     assert ("warning", "table-observed", "public.t") in db.execute("select severity, code, object from fence.audit()")
     ((remedy,),) = db.execute("select remedy from fence.audit() where code = 'table-observed'")
