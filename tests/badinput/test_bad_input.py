@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from guards.scene import Lease, acquire, check_refusal, protect
-from harness import Database, sqlstate
+from harness import SUPERUSER, Database, sqlstate
 from psycopg.types.json import Jsonb
 
 LONG = "x" * 1025
@@ -326,6 +326,29 @@ def test_a_key_under_another_collation_is_none(db: Database, lease: Lease) -> No
         db.execute(call, (Jsonb({"k": "a"}), Jsonb({"body": "new"}), *names.parameters), user="app")
     check_refusal(refusal.diag, table="name")
     assert db.execute("select id from public.name where body = 'new'") == []
+
+
+def test_a_key_under_another_name_of_its_collation_is_none(db: Database, lease: Lease) -> None:
+    db.execute('create table public.posix (k text collate "C" not null, body text)')
+    db.execute('create unique index on public.posix (k collate "POSIX")')
+    protect(db, "public.posix", "names")
+    refused(db, "fenced_update('public.posix', '{\"k\": \"a\"}', '{\"body\": \"x\"}', 'names', 1, 'x')", table="posix")
+
+
+def test_a_key_under_an_operator_class_of_somebodys_is_compared_by_its_own_equality(db: Database, lease: Lease) -> None:
+    db.execute(
+        "create operator class public.backwards for type int4 using btree as operator 1 >, operator 2 >=, operator 3 =,"
+        " operator 4 <=, operator 5 <, function 1 pg_catalog.btint4cmp(int4, int4)",
+        user=SUPERUSER,
+    )
+    db.execute("create table public.backward (id int not null, body text)")
+    db.execute("create unique index on public.backward (id public.backwards)")
+    db.execute("insert into public.backward values (1, 'old'), (2, 'old')")
+    protect(db, "public.backward", "names:{id}")
+    claim = acquire(db, "names:1")
+    call = "select fence.fenced_update('public.backward', %s, %s, %s, %s, %s)"
+    assert db.execute(call, (Jsonb({"id": 1}), Jsonb({"body": "new"}), *claim.parameters), user="app") == [(1,)]
+    assert db.execute("select id from public.backward where body = 'new'") == [(1,)]
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -301,6 +301,18 @@ def test_covering_begins_without_harm_to_rows_and_ends_the_present_lease(db: Dat
         writer.execute("truncate public.u")
 
 
+def test_protecting_again_with_the_same_covering_resource_ends_no_lease(db: Database, t: str) -> None:
+    covering = acquire(db, "all rows")
+    protect(db, t, "row:{id}", p_covering="all rows", p_expiry="until_superseded")
+    protect(db, t, "row:{id}")
+    renew(db, covering)
+    writer = db.connect("app")
+    present(writer, covering)
+    writer.execute(ALL)
+    writer.commit()
+    assert bodies(db) == ["all"] * 3
+
+
 def closings(db: Database, resource: str) -> list[Any]:
     """The reasons with which leases on a resource were closed."""
     events = "select coalesce(detail ->> 'reason', event) from fence.history where resource = %s order by id"
