@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from harness import SUPERUSER, Database, install
+from harness import SUPERUSER, Database, install, sqlstate
 
 #: The longest that a function waits for a lock of its own. `_guard_1` stands for what `protect` generates.
 BOUNDS = {
@@ -45,6 +45,8 @@ RELATIONS = "select relname::text from pg_class where relnamespace = 'fence'::re
 BY_STRINGS = {"_recorded_revision"}
 #: What needs the owner's rights is reached only with the codes of a guard's refusal, that is from a definer.
 WITHIN_DEFINERS = {"_raise"}
+#: Columns of the registry that hold one of a few words.
+CHOICES = ("scope", "mode", "expiry", "writes", "inserts")
 PINNED = "search_path=pg_catalog, pg_temp"
 
 
@@ -178,3 +180,22 @@ def test_what_others_call_runs_with_the_owners_rights_exactly_where_it_needs_the
     needing = {name for name in granted if private.search(functions[name][1])}
     assert definers - needing == BY_STRINGS
     assert needing - definers == WITHIN_DEFINERS
+
+
+def test_pyfences_own_tables_hold_what_they_are_meant_to(db: Database) -> None:
+    """Also where their owner writes them by hand."""
+    db.execute("create table public.t (id int primary key, body text)")
+    db.execute("select fence.protect('public.t', 't:{id}')")
+    db.execute("select fence.allow('app', 't:*', 3)")
+    refused = {
+        "_authority_one_check": "update fence._authority set one = false",
+        "_option_value_check": "update fence._option set value = 'perhaps' where name = 'on_restart'",
+        "_allowance_max_leases_check": "update fence._allowance set max_leases = 0",
+        **{f"_guard_{c}_check": f"update fence._guard set {c} = 'x'" for c in CHOICES},
+    }
+    for constraint, statement in refused.items():
+        with sqlstate("23514") as refusal:
+            db.execute(statement, user="fence_owner")
+        assert refusal.diag.constraint_name == constraint
+    checks = "select conname::text from pg_constraint where connamespace = 'fence'::regnamespace and contype = 'c'"
+    assert {name for (name,) in db.execute(checks, user="fence_owner")} == set(refused)
