@@ -51,7 +51,8 @@ EVERYTHING = (
 CATALOG = "privileges/test_properties.py"
 #: Which tests know most about a file, or about what a rule takes away: they run first.
 FIRST: list[tuple[str, tuple[str, ...]]] = [
-    (r"no constraint|stable:|invoker|caller's path|no bound|rights stay|not for replicas|own_tables_triggers", (CATALOG,)),
+    (r"no constraint", (CATALOG,)),
+    (r"stable:|invoker|caller's path|no bound|rights stay|not for replicas|own_tables_triggers", (CATALOG,)),
     (r"'s clock", ("takeover/test_time.py",)),
     (r"enable always", ("guards/test_replica.py", "privileges", "guards/test_protect.py")),
     (r"truncate", ("guards/test_truncate.py", "writes/test_counted_writes.py", "trees")),
