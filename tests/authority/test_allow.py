@@ -79,6 +79,13 @@ def test_rules_that_say_nothing(db: Database, role: str | None, pattern: str | N
     assert db.execute("select * from fence.allowances") == []
 
 
+def test_a_pattern_has_1024_bytes_at_the_most(db: Database) -> None:
+    allow(db, "app", "x" * 1024)
+    acquire(db, "x" * 1024)
+    with sqlstate("LF010"):
+        allow(db, "app", "x" * 1025)
+
+
 def test_only_an_administrator_allows(db: Database) -> None:
     for user in ("app", "monitor", "outsider"):
         with sqlstate("42501"):

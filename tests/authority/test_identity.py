@@ -157,12 +157,14 @@ def test_a_clock_behind_the_tokens_quarantines(db: Database, lease: Lease) -> No
     assert acquire(db, "report:1").token > floor
 
 
-@pytest.mark.parametrize("floor", ["the clock's", "one too low"])
+@pytest.mark.parametrize("floor", ["the clock's", "one too low", "the highest that is known"])
 def test_no_lineage_is_confirmed_below_the_tokens(db: Database, lease: Lease, floor: str) -> None:
     edit(db, "floor = floor + 3600000000, floor_at = floor_at + interval '1 h', timeline = '0000002A'")
     ((before,),) = db.execute("select floor from fence._authority", user="fence_owner")
+    ((known,),) = db.execute("select fence._highest_known()", user="fence_owner")
+    floors = {"the clock's": None, "one too low": lease.token + 1, "the highest that is known": known}
     with sqlstate("LF009") as refused:
-        db.execute("select fence.confirm_lineage(%s)", (None if floor == "the clock's" else lease.token + 1,))
+        db.execute("select fence.confirm_lineage(%s)", (floors[floor],))
     check_refusal(refused.diag)
     assert db.execute("select floor from fence._authority", user="fence_owner") == [(before,)]
     Reader(db, user="app_owner").follow(refused.diag.message_hint)
@@ -241,6 +243,14 @@ def test_a_floor_above_what_a_destination_remembers(db: Database, lease: Lease) 
     assert lower >= floor
     detail = "select detail ->> 'asked', detail ->> 'reason' from fence.history where event = 'floor' order by id"
     assert db.execute(detail) == [(str(remembered), "from the destination"), ("5", "no step back")]
+
+
+@pytest.mark.parametrize("force", ["", ", false", ", null"])
+def test_a_floor_far_ahead_has_to_be_meant(db: Database, report: str, force: str) -> None:
+    with sqlstate("LF010") as refused:
+        db.execute(f"select fence.raise_token_floor(3000000000000000, 'x'{force})")
+    Reader(db, user="app_owner").follow(refused.diag.message_hint)
+    assert acquire(db, "report:1").token >= 3000000000000000
 
 
 def test_a_floor_waits_for_grants_in_flight(db: Database, report: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guards.scene import Lease, ask, expire, present
+from guards.scene import Lease, acquire, ask, expire, present, release
 from harness import Connection, Database, sqlstate
 from races.writer import write
 
@@ -63,6 +63,29 @@ def test_a_request_does_not_wait_for_a_release_in_flight(db: Database, lease: Le
     assert ask(db, "report:1").reason == "draining"
     releasing.commit()
     assert ask(db, "report:1").granted
+
+
+def test_a_closed_lease_is_not_closed_again_while_its_holder_is_waited_for(db: Database, lease: Lease) -> None:
+    writer = db.connect("app")
+    present(writer, lease)
+    expire(db, "report:1")
+    for _ in range(3):
+        assert ask(db, "report:1").reason == "draining"
+    assert db.execute("select count(*) from fence.history where event = 'closed'") == [(1,)]
+    writer.rollback()
+
+
+def test_a_grant_says_whom_it_takes_over_from_and_nobody_after_a_release(db: Database, lease: Lease) -> None:
+    last = (
+        "select detail -> 'took_over' ->> 'token' from fence.history where event = 'granted' order by id desc limit 1"
+    )
+    assert db.execute(last) == [(None,)]
+    expire(db, "report:1")
+    second = acquire(db, "report:1")
+    assert db.execute(last) == [(str(lease.token),)]
+    release(db, second)
+    acquire(db, "report:1")
+    assert db.execute(last) == [(None,)]
 
 
 def test_renewals_of_many_pass_by_a_row_that_is_being_changed(db: Database, lease: Lease) -> None:

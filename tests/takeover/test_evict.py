@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from guards.scene import Lease, acquire, ask, check_refusal, expire, forge, present, renew, revoke, supersede
-from harness import SUPERUSER, Connection, Database, sqlstate, wait_until
+from harness import SUPERUSER, Connection, Database, edit_authority, sqlstate, wait_until
 from takeover.frozen import frozen, is_there
 
 
@@ -204,3 +204,29 @@ def test_a_lease_of_an_older_lineage_is_dead(db: Database, report: str, may_sign
     present(writer, lease)
     db.execute("select fence.confirm_lineage()")
     assert evict(db) == 1
+
+
+def test_nobody_is_evicted_before_it_is_known_whose_the_database_is(
+    db: Database, report: str, may_signal: None
+) -> None:
+    writer = db.connect("app")
+    present(writer, acquire(db, "report:1"))
+    edit_authority(db.url("fence_owner"), "timeline = '0000002A'")
+    admin, notices = admin_and_notices(db)
+    assert admin.execute("select fence.evict('report:1')").fetchall() == [(0,)]
+    assert len(notices) == 1
+    writer.rollback()
+
+
+def test_only_who_was_ended_is_in_the_history_and_nobody_is_named_without_need(
+    db: Database, report: str, may_signal: None
+) -> None:
+    writer = db.connect("app")
+    present(writer, acquire(db, "report:1"))
+    revoke(db, "report:1")
+    admin, notices = admin_and_notices(db)
+    events = "select detail -> 'backends' from fence.history where event = 'evicted'"
+    for ended in (1, 0):
+        assert admin.execute("select fence.evict('report:1')").fetchall() == [(ended,)]
+        assert admin.execute(events).fetchall() == [([writer.info.backend_pid],)]
+    assert notices == []

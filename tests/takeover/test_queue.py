@@ -228,6 +228,13 @@ def test_what_waiters_leave_behind_is_swept_up(db: Database, lease: Lease) -> No
     assert tickets(db) == [ticket]
 
 
+@pytest.mark.parametrize("listens", [False, True])
+def test_who_listens_may_be_silent_for_longer(db: Database, lease: Lease, listens: bool) -> None:
+    queue_up(db, Listener(db).pid if listens else None)
+    ((left,),) = db.execute("select due_at - clock_timestamp() from fence._waiter", user="fence_owner")
+    assert (35 < left.total_seconds() <= 40) if listens else (0 < left.total_seconds() <= 5)
+
+
 def test_sweeping_up_waits_for_nobody(db: Database, lease: Lease) -> None:
     left = queue_up(db)
     db.execute("update fence._waiter set due_at = clock_timestamp() - interval '2 min'", user="fence_owner")
