@@ -26,6 +26,8 @@ from harness import SUPERUSER, Connection, Database, sqlstate
 WRITE = "update public.t set body = 'new' where tenant = 'a'"
 SERIALIZABLE = psycopg.IsolationLevel.SERIALIZABLE
 READ_COMMITTED = psycopg.IsolationLevel.READ_COMMITTED
+#: The guard's own functions wait for a lock for five seconds.
+IMPATIENT = "-c lock_timeout=1ms -c statement_timeout=4s"
 
 
 @pytest.fixture
@@ -124,7 +126,7 @@ def test_an_observed_writer_locks_no_lease_and_waits_for_none(db: Database, t: s
     """While the rows of the lease, of the violations and of the authority are locked as hard as can be."""
     leases = [acquire(db, name) for name in scope.mine]
     owner = db.connect("fence_owner")
-    writer = db.connect("app", options="-c lock_timeout=1ms")
+    writer = db.connect("app", options=IMPATIENT)
     forge(writer, *leases)
     owner.execute("select from fence._lease for update")
     writer.execute(WRITE)
@@ -134,7 +136,7 @@ def test_an_observed_writer_locks_no_lease_and_waits_for_none(db: Database, t: s
     forge(writer, *leases)
     owner.execute("lock table fence._lease, fence._violation, fence._authority in access exclusive mode")
     writer.execute(WRITE)
-    db.connect("outsider", autocommit=True, options="-c lock_timeout=1ms").execute(WRITE.replace("'a'", "'b'"))
+    db.connect("outsider", autocommit=True, options=IMPATIENT).execute(WRITE.replace("'a'", "'b'"))
     owner.rollback()
     for lease in leases:
         expire(db, lease.resource)
