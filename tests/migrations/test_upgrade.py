@@ -14,12 +14,12 @@ from guards.scene import Lease, acquire, ask, present
 from harness import SUPERUSER, Database, sqlstate, wait_until
 from migrations.catalog import differences, identities
 from migrations.later import LATER, MARK, add_later_revision
-from migrations.populated import DUMPS, WRITES, dump, populate
+from migrations.populated import DUMPS, WRITES, populate
 
 import pyfence
 from pyfence import _resources, migrate
 
-from .conftest import catalog
+from .conftest import Program, catalog
 
 #: Revisions that were released, with the dump that was kept then; and the newest, as it is now.
 EARLIER = ["as it is now", *sorted(path.stem for path in DUMPS.glob("*.sql"))]
@@ -30,6 +30,7 @@ def in_use(
     db: Database,
     other_db: Database,
     request: pytest.FixtureRequest,
+    program: Program,
     psql: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -37,7 +38,7 @@ def in_use(
     """A database restored from the dump of one in use, at an earlier revision; a later one is there to go to."""
     if request.param == "as it is now":
         populate(db)
-        text = dump(db)
+        text = program("pg_dump", "-d", db.url(SUPERUSER))
     else:
         text = (DUMPS / f"{request.param}.sql").read_text("utf-8")
     psql(other_db.url(SUPERUSER), text)

@@ -107,6 +107,7 @@ class Runner:
         """
         if not {"process_group", "start_new_session"} & more.keys():
             more["process_group"] = 0
+        more.setdefault("preexec_fn", _hears_of_hangups)
         return subprocess.Popen(
             self._command(options, command),
             env={**os.environ, **self.variables, **(env or {})},
@@ -129,6 +130,11 @@ class Runner:
             "select state, closed_reason from fence.leases where resource = %s", (RESOURCE,)
         )
         return f"{state}: {reason}" if reason else str(state)
+
+
+def _hears_of_hangups() -> None:
+    """Where the tests themselves run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def shell(text: str) -> list[str]:

@@ -26,6 +26,8 @@ from run.runner import (
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH")
 #: Prints its pid and waits until it is ended.
 WAITS = "echo $$; while :; do sleep 0.02; done"
+#: The same, and can be stopped at any moment: a shell that waits for a vfork of its own to end cannot.
+STANDS = "sleep 60 & echo $$; while :; do wait; done"
 
 
 def number_of(name: str) -> signal.Signals:
@@ -65,7 +67,7 @@ def test_a_signal_that_was_ignored_stays_ignored(run: Runner) -> None:
 
 
 def test_stop_and_continue(run: Runner) -> None:
-    with run.start(command=shell(f"trap 'echo got' USR1; {WAITS}")) as started:
+    with run.start(command=shell(f"trap 'echo got' USR1; {STANDS}")) as started:
         wrapper = started.process.pid
         started.signal(signal.SIGTSTP)
         wait_until(lambda: is_stopped(started.child) and is_stopped(wrapper), "both have stopped")
@@ -81,7 +83,7 @@ def test_stop_and_continue(run: Runner) -> None:
 def test_what_was_stopped_longer_than_its_lease_is_not_continued(run: Runner, tmp_path: Path, name: str) -> None:
     """With SIGTSTP the command stands still and is killed so. With SIGSTOP nobody can stop it: the database does."""
     mark = tmp_path / "mark"
-    with run.start("--ttl", "5", "--grace", "0.5", command=shell(f"trap 'touch {mark}' TERM; {WAITS}")) as started:
+    with run.start("--ttl", "5", "--grace", "0.5", command=shell(f"trap 'touch {mark}' TERM; {STANDS}")) as started:
         started.signal(number_of(name))
         wait_until(lambda: is_stopped(started.process.pid), "the wrapper has stopped")
         with run.db.connect("app", autocommit=True) as conn:
