@@ -231,6 +231,19 @@ FAULTS = {
     "table dropped": Fault(
         ("drop table public.report",), (warning("guard-orphaned", "report"),), ("report",), mender="fence_owner"
     ),
+    "table dropped, and another guarded under its name": Fault(
+        (
+            "alter table public.plain rename to plain_old",
+            "create table public.plain (id int primary key)",
+            "revoke truncate on public.plain from app, outsider",
+            "alter table public.plain owner to table_owner",
+            "select fence.protect('public.plain', 'other')",
+            "drop table public.plain_old",
+        ),
+        (warning("guard-orphaned", "plain"),),
+        role="app_owner",
+        mender="fence_owner",
+    ),
     "unlogged": Fault(
         ("alter table public.report set unlogged",), (warning("table-unlogged", "report"),), mender=OWNER
     ),

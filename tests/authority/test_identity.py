@@ -115,6 +115,7 @@ def test_under_confirm_nothing_moves_before_an_administrator_has_looked(db: Data
         with sqlstate("LF009") as refused:
             ask(db, resource)
         check_refusal(refused.diag)
+        assert "clock" not in refused.diag.message_hint
     findings = db.execute("select severity, code from fence.audit() where object = 'fence._authority'")
     assert findings == [("error", "authority-quarantined")]
     assert lineages(db) == []

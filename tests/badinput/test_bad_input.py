@@ -335,6 +335,16 @@ def test_a_key_under_another_name_of_its_collation_is_none(db: Database, lease: 
     refused(db, "fenced_update('public.posix', '{\"k\": \"a\"}', '{\"body\": \"x\"}', 'names', 1, 'x')", table="posix")
 
 
+def test_a_unique_index_may_include_more_than_its_key(db: Database, lease: Lease) -> None:
+    db.execute("create table public.including (id int not null, extra int, body text)")
+    db.execute("create unique index on public.including (id) include (extra)")
+    db.execute("insert into public.including values (1, 1, 'old')")
+    protect(db, "public.including", "including")
+    call = "select fence.fenced_update('public.including', %s, %s, %s, %s, %s)"
+    values = (Jsonb({"id": 1}), Jsonb({"body": "new"}), *acquire(db, "including").parameters)
+    assert db.execute(call, values, user="app") == [(1,)]
+
+
 def test_a_key_under_an_operator_class_of_somebodys_is_compared_by_its_own_equality(db: Database, lease: Lease) -> None:
     db.execute(
         "create operator class public.backwards for type int4 using btree as operator 1 >, operator 2 >=, operator 3 =,"

@@ -76,6 +76,7 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
     (r"apply_worker", ("replication",)),
     (r"caller's path|invoker|rights stay|own_tables|_role_grants|_check_owner", ("privileges", "errors")),
     (r": no lock|: waits|: not unique|'s clock", ("races/test_locks.py", "races", "writes/test_retries_in_crowds.py")),
+    (r"any order", ("races/test_crowds.py",)),
     (r"any order|no bound", ("races", "writes/test_retries_in_crowds.py", "guards/test_protect.py")),
     (r"_lease\.sql|acquire|_next_token|_is_live|authority|_ttl|_close", ("races", "authority", "guards")),
     (r"renew|release|revoke|_begin|_bound", ("authority", "races", "errors", "badinput")),
