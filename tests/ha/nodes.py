@@ -137,14 +137,23 @@ class Node:
     def copy(self, name: str) -> Node:
         """The files as they are at this moment; of a running node, held meanwhile, a crash-consistent snapshot."""
         node = self.stage.node(name)
-        pids = [self.process.pid, *self.children()] if self.process else []
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        held: list[int] = []
+
+        def hold(*pids: int) -> None:
+            for pid in pids:
+                with suppress(ProcessLookupError):  # one that has ended meanwhile writes nothing
+                    os.kill(pid, signal.SIGSTOP)
+                    held.append(pid)
+
         try:
+            if self.process:
+                hold(self.process.pid)  # first: it starts no others then
+                hold(*self.children())
             subprocess.run(["cp", "-a", str(self.data), str(node.data)], check=True)
         finally:
-            for pid in reversed(pids):
-                os.kill(pid, signal.SIGCONT)
+            for pid in reversed(held):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
         (node.data / "postmaster.pid").unlink(missing_ok=True)  # the original's
         return node
 
