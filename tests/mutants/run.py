@@ -352,7 +352,7 @@ def in_children(jobs: list[Callable[[Judge], None]]) -> bool:
 def report(mutants: dict[str, Mutant], results: dict[str, dict[str, str]]) -> int:
     """Print the figures and the survivors; 1 if fewer than 95 % of those judged were killed."""
     counts = Counter(results[key]["verdict"] for key in mutants if key in results)
-    judged = counts[KILLED] + counts[SURVIVED]
+    judged = counts[KILLED] + counts[SURVIVED] + counts[UNFINISHED]  # what nobody has killed lives
     print(f"\n{len(mutants)} mutants: {dict(counts)}, {len(mutants) - sum(counts.values())} not judged yet")
     for key, mutant in mutants.items():
         if results.get(key, {}).get("verdict") in (SURVIVED, UNFINISHED):
@@ -365,7 +365,7 @@ def report(mutants: dict[str, Mutant], results: dict[str, dict[str, str]]) -> in
 def main() -> int:
     """Judge, in as many processes as there are processors, and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "build" / "mutants.jsonl")
+    parser.add_argument("--results", type=Path, default=TESTS / "mutants" / "results.jsonl")
     parser.add_argument(
         "--reach",
         type=Path,
@@ -387,8 +387,8 @@ def main() -> int:
 
     sql = _resources.sql_dir()
     texts = {mutant.path: (sql / mutant.path).read_text("utf-8") for mutant in of_directory(sql)}
-    mutants = {mutant.key(texts[mutant.path]): mutant for mutant in of_directory(sql)}
-    mutants = {key: mutant for key, mutant in mutants.items() if re.search(options.match, mutant.description)}
+    every = {mutant.key(texts[mutant.path]): mutant for mutant in of_directory(sql)}
+    mutants = {key: mutant for key, mutant in every.items() if re.search(options.match, mutant.description)}
     if options.list:
         print("\n".join(mutant.description for mutant in mutants.values()))
         return 0
@@ -408,7 +408,11 @@ def main() -> int:
             return 1
     jobs = [partial(work, todo=todo[n :: options.jobs], options=options, end=end) for n in range(options.jobs)]
     worked = in_children(jobs[: len(todo)])
-    return report(mutants, read()) or (0 if worked else 1)
+    results = read()
+    options.results.write_text(
+        "".join(json.dumps(results[key], ensure_ascii=False) + "\n" for key in every if key in results), "utf-8"
+    )
+    return report(mutants, results) or (0 if worked else 1)
 
 
 if __name__ == "__main__":
