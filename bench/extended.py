@@ -30,6 +30,7 @@ import psycopg
 
 from pyfence import _programs
 from pyfence.bench import _report, _sql
+from pyfence.bench._groups import SINGLE_ROWS
 from pyfence.bench._measure import Group, Meter, Variant, measured
 from pyfence.bench._place import SETTINGS, Place, own_server
 
@@ -45,6 +46,12 @@ EMPTY = (
     "set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$ begin return null; end $$",
 )
 EMPTY_PRESENT = f"select {SCHEMA}.empty_present(%s, %s, %s)"
+Present = tuple[str, tuple[Any, ...]] | None  # what presents the claims, and its values
+
+
+def _all_of(held: Claims | None) -> Present:
+    """One call that presents all of the claims."""
+    return None if held is None else (_sql.PRESENT_ALL, tuple(map(list, zip(*held, strict=True))))
 
 
 # -- in processor time, one backend -----------------------------------------------------------------------------------
@@ -121,19 +128,16 @@ class Cases:
         variants = []
         for guarded in (False, True):
             name = f"single_{claims}_{'guarded' if guarded else 'plain'}"
-            rows, self.rows = self.rows, 10_000
-            self._plain(name, claims)
-            self.rows = rows
+            self._plain(name, claims, SINGLE_ROWS)
             held = self._guard(name, f"{name}:{{tenant}}", range(claims)) if guarded else None
             label = f"row scope, {claims} claims" if guarded else "unguarded"
-            variants.append(Variant(label, self._singles(name, count, held)))
+            variants.append(Variant(label, self._singles(name, count, _all_of(held))))
         return self._group(f"UPDATE of one row, {count} in a transaction", "statement", count, variants)
 
     def floor(self, count: int) -> Group:
         """So many one-row updates in a transaction: guarded, and with the same calls of empty functions."""
-        rows, self.rows = self.rows, 10_000
-        plain, empty, name = (self._plain(f"floor_{count}_{kind}", 1) for kind in ("plain", "empty", "guarded"))
-        self.rows = rows
+        kinds = ("plain", "empty", "guarded")
+        plain, empty, name = (self._plain(f"floor_{count}_{kind}", 1, SINGLE_ROWS) for kind in kinds)
         held = self._guard(name, f"{name}:{{tenant}}", range(1))
         for statement in EMPTY:
             self._run(statement)
@@ -144,41 +148,26 @@ class Cases:
             definition = definition.replace(f"{SCHEMA}.{name}", f"{SCHEMA}.{empty}")
             self._run(re.sub(r"fence\._guard_\d+", f"{SCHEMA}.empty_guard", definition))
             self._run(f'alter table {SCHEMA}.{empty} enable always trigger "{trigger}"')
+        times = 1000 // count
         return self._group(
             f"transaction of {count} one-row updates",
             "transaction",
-            1000 // count,
+            times,
             [
-                Variant("unguarded", self._small(plain, count, None, ())),
-                Variant("empty functions", self._small(empty, count, EMPTY_PRESENT, held[0])),
-                Variant("guarded", self._small(name, count, _sql.PRESENT, held[0])),
+                Variant("unguarded", self._singles(plain, count, times=times)),
+                Variant("empty functions", self._singles(empty, count, (EMPTY_PRESENT, held[0]), times)),
+                Variant("guarded", self._singles(name, count, (_sql.PRESENT, held[0]), times)),
             ],
         )
 
-    def _small(self, name: str, count: int, present: str | None, claim: tuple[Any, ...]) -> Callable[[int], object]:
-        numbers = cycle(range(1, 10_000, 7))
-        update = f"update {SCHEMA}.{name} set amount = amount + 1 where id = %s"
-        connection = self.place.connection
-
-        def run(number: int) -> None:
-            for _ in range(1000 // count):
-                connection.execute("begin")
-                if present is not None:
-                    connection.execute(present, claim)
-                for _ in range(count):
-                    connection.execute(update, (next(numbers),))
-                connection.execute("commit")
-
-        return run
-
-    def _plain(self, name: str, tenants: int) -> str:
+    def _plain(self, name: str, tenants: int, rows: int | None = None) -> str:
         self._run(
             f"create table {SCHEMA}.{name} "
             f"(id int not null, tenant int not null, amount int not null, body text not null, primary key (id)) {FILL}"
         )
         self._run(
             f"insert into {SCHEMA}.{name} "
-            f"select n, n % {tenants}, 0, repeat('x', 40) from generate_series(1, {self.rows}) n"
+            f"select n, n % {tenants}, 0, repeat('x', 40) from generate_series(1, {rows or self.rows}) n"
         )
         return name
 
@@ -188,24 +177,24 @@ class Cases:
         return [(resource, *self.place.acquire(resource)) for resource in names]
 
     def _bulk(self, name: str, held: Claims | None = None) -> Callable[[int], object]:
-        return self._transaction(held, lambda: [(f"update {SCHEMA}.{name} set amount = amount + 1", ())])
+        return self._transaction(_all_of(held), lambda: [(f"update {SCHEMA}.{name} set amount = amount + 1", ())])
 
-    def _singles(self, name: str, count: int, held: Claims | None) -> Callable[[int], object]:
-        numbers = cycle(range(1, 10_000, 7))
+    def _singles(self, name: str, count: int, present: Present = None, times: int = 1) -> Callable[[int], object]:
+        numbers = cycle(range(1, SINGLE_ROWS, 7))
         update = f"update {SCHEMA}.{name} set amount = amount + 1 where id = %s"
-        return self._transaction(held, lambda: ((update, (next(numbers),)) for _ in range(count)))
+        return self._transaction(present, lambda: ((update, (next(numbers),)) for _ in range(count)), times)
 
-    def _transaction(self, held: Claims | None, statements: Callable[[], Any]) -> Callable[[int], object]:
+    def _transaction(self, present: Present, statements: Callable[[], Any], times: int = 1) -> Callable[[int], object]:
         connection = self.place.connection
-        columns = None if held is None else tuple(map(list, zip(*held, strict=True)))
 
         def run(number: int) -> None:
-            connection.execute("begin")
-            if columns is not None:
-                connection.execute(_sql.PRESENT_ALL, columns)
-            for statement, values in statements():
-                connection.execute(statement, values)
-            connection.execute("commit")
+            for _ in range(times):
+                connection.execute("begin")
+                if present is not None:
+                    connection.execute(*present)
+                for statement, values in statements():
+                    connection.execute(statement, values)
+                connection.execute("commit")
 
         return run
 

@@ -11,8 +11,6 @@ BOUNDS = {
     **dict.fromkeys(
         (
             "acquire",
-            "_acquire_in_turn",
-            "_decline",
             "allow",
             "enter",
             "exempt",
