@@ -1,6 +1,6 @@
 -- fence.renew for many leases in one round trip. Never fails for one of them: code is null where the lease was renewed, else
 -- what renew would have raised (LF001, LF002, LF006, LF010), or 55P03 where the lease is being changed right now: try again.
--- Locks: the lease rows whose claim is proved, FOR NO KEY UPDATE SKIP LOCKED, in name order. Codes: LF010 arrays of unequal length, bad ttl.
+-- Locks: the lease rows whose claim is proved, FOR NO KEY UPDATE SKIP LOCKED: it waits for none. Codes: LF010 arrays of unequal length, bad ttl.
 create function fence.renew_all(
   p_resources text[],
   p_tokens bigint[],
@@ -31,7 +31,6 @@ begin
     join fence._lease l on l.resource = q.resource
     where fence._is_current(l.token, l.secret_hash,
       l.lineage = (select p.lineage from fence._present_lineage p) and fence._is_entered(l.entered), q.token::text, q.secret)
-    order by l.resource
     for no key update of l skip locked
   ), judged as materialized (
     select q.resource, q.ordinal,

@@ -2,7 +2,7 @@
 --   resource_name('tenant:{tenant_id}:{region}', '{"tenant_id": 7, "region": "eu:west"}')  ->  tenant:7:eu%3Awest
 -- Values are JSON strings, whole numbers and booleans; {@schema} and {@table} are values of those names. Values that the
 -- template does not name are ignored.
--- Codes: LF010 unbalanced braces, more than 1024 bytes, a placeholder without a value, null, a fraction, an array or an object.
+-- Codes: LF010 unbalanced braces, a placeholder without a value, null, a fraction, an array or an object; a name of more than 1024 bytes.
 create function fence.resource_name(p_template text, p_values jsonb) returns text
 language plpgsql
 stable
@@ -33,10 +33,10 @@ begin
         format('Pass a value for %s.', quote_literal(v_part.value)));
     end if;
     v_name := v_name || fence._encode(v_value #>> '{}');
-    if octet_length(v_name) > 1024 then
-      perform fence._check_resource(v_name);
-    end if;
   end loop;
+  if octet_length(v_name) > 1024 then
+    perform fence._check_resource(v_name);
+  end if;
   return v_name;
 end
 $$;

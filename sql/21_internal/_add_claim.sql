@@ -14,10 +14,8 @@ begin
     return v_xact || v_item;
   elsif pg_catalog.strpos(p_claims, v_item) > 0 then
     return p_claims;
-  elsif pg_catalog.strpos(p_claims, v_key) > 0 then
-    p_claims := pg_catalog.replace(p_claims,
-      v_key || pg_catalog.split_part(fence._claim_on(p_claims, p_resource), E'\n', 1) || E'\n', E'\n');
   end if;
+  p_claims := pg_catalog.replace(p_claims, v_key || pg_catalog.split_part(fence._claim_on(p_claims, p_resource), E'\n', 1) || E'\n', E'\n');
   return v_xact || v_item || pg_catalog.substr(p_claims, pg_catalog.length(v_xact) + 2);
 end
 $$;

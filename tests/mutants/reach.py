@@ -61,6 +61,7 @@ class Reach:
         return cls(stored["seconds"], stored["functions"])
 
     def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"seconds": self.seconds, "functions": self.functions}), encoding="utf-8")
 
 

@@ -58,7 +58,7 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
     (r"truncate", ("guards/test_truncate.py", "writes/test_counted_writes.py", "trees")),
     (r"_fence_(leave|arrive|row)|fence\.moving", ("trees",)),
     (r"triggers\.sql:[67]\d: not for", ("writes/test_token_column.py", "trees/test_later.py", "trees")),
-    (r"not counted|triggers\.sql:4[0-6]", ("writes/test_counted_writes.py",)),
+    (r"not counted|triggers\.sql:4[0-7]", ("writes/test_counted_writes.py",)),
     (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_retries_in_crowds.py", "writes", "errors")),
     (r"_faults|_guard_state", ("audit", "guards/test_protect.py", "trees")),
     (r"no refusal|_check_", ("errors/test_words.py", "errors/test_hints.py", "badinput/test_bad_input.py")),

@@ -20,7 +20,7 @@ begin
   select n.nspname, c.relname into v_schema, v_table
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where c.oid = p_table;
-  if p_table is not null and p_code in ('LF001', 'LF002', 'LF004', 'LF005', 'LF006', 'LF007', 'LF008', 'LF009', 'LF013') then
+  if p_code in ('LF001', 'LF002', 'LF004', 'LF005', 'LF006', 'LF007', 'LF008', 'LF009', 'LF013') then
     v_guard := fence._guard_of(p_table);
     if v_guard.mode = 'enforce' then
       perform fence._log('refused', p_code, p_table, null);

@@ -21,7 +21,7 @@ begin
       'Choose a name that the template cannot render.', p_table);
   end if;
   select g.* into v_other from fence._guard g
-  where g.id <> p_guard.id and g.covering is not null and (p_guard.covering ~ g.pattern or g.covering ~ p_guard.pattern)
+  where g.id <> p_guard.id and (p_guard.covering ~ g.pattern or g.covering ~ p_guard.pattern)
   limit 1;
   if found then
     perform fence._raise('LF010', pg_catalog.format('%L cannot cover the rows of %s', p_guard.covering, p_table::regclass),

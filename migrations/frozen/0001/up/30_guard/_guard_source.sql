@@ -80,11 +80,11 @@ begin
     end if;
   end if;
   if p_guard.scope = 'row' then
-    v_before := pg_catalog.format($source$
-  if tg_when = 'BEFORE' and tg_level = 'STATEMENT'%s then
+    v_before := $source$
+  if tg_when = 'BEFORE' and tg_level = 'STATEMENT' and not v_covered then
     perform fence._refuse_statement(tg_relid, tg_op);
     return null;
-  end if;$source$, case when p_guard.covering is null then '' else ' and not v_covered' end);
+  end if;$source$;
   end if;
   if exists (select from fence._guard_triggers(p_guard, p_table) t where t.name = '~~0_fence_leave') then
     v_leave := $source$
