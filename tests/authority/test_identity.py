@@ -16,15 +16,22 @@ import pyfence
 UPDATE = "update public.report set body = 'new'"
 DAY = 86_400_000_000
 
-#: Each way in which the row can tell that it is not where it was written. The last is a mere restart.
+RESTART = "started_at = started_at - interval '1 h'"
+#: Each way in which the row can tell that it is not where it was written; what it does not know counts as changed.
 FOREIGN = {
     "timeline": "timeline = '0000002A'",
     "database": "database_oid = 1",
     "lease table": "lease_oid = 1",
-    "cluster": "system_identifier = 1, started_at = started_at - interval '1 h'",
-    "stamp": None,
+    "cluster": f"system_identifier = 1, {RESTART}",
+    "no timeline": "timeline = null",
+    "no database": "database_oid = null",
+    "no lease table": "lease_oid = null",
+    "no cluster": f"system_identifier = null, {RESTART}",
+    "stamp": "floor = floor",
+    "no stamp": "stamp = null",
 }
-RESTART = "started_at = started_at - interval '1 h'"
+#: Edits that do not keep the seal, as a restored row has none.
+UNSEALED = {FOREIGN["stamp"], FOREIGN["no stamp"]}
 
 
 @pytest.fixture
@@ -40,9 +47,9 @@ def lease(db: Database, report: str) -> Lease:
     return acquire(db, "report:1")
 
 
-def edit(db: Database, change: str | None) -> None:
-    if change is None:  # an edit that does not keep the seal, as a restored row has none
-        db.execute("update fence._authority set floor = floor", user="fence_owner")
+def edit(db: Database, change: str) -> None:
+    if change in UNSEALED:
+        db.execute(f"update fence._authority set {change}", user="fence_owner")
     else:
         edit_authority(db.url("fence_owner"), change)
 
@@ -115,7 +122,7 @@ def test_under_confirm_nothing_moves_before_an_administrator_has_looked(db: Data
         with sqlstate("LF009") as refused:
             ask(db, resource)
         check_refusal(refused.diag)
-        assert "clock" not in refused.diag.message_hint
+        assert "clock" not in refused.diag.message_detail + refused.diag.message_hint
     findings = db.execute("select severity, code from fence.audit() where object = 'fence._authority'")
     assert findings == [("error", "authority-quarantined")]
     assert lineages(db) == []
@@ -133,6 +140,58 @@ def test_a_restart_goes_on_and_is_recorded(db: Database, lease: Lease) -> None:
     assert lineages(db) == [("restart", None, "the server was started again")]
     acquire(db, "report:2")
     assert len(lineages(db)) == 1
+
+
+def test_a_restart_goes_on_where_nobody_may_read_what_cluster_it_is(db: Database, lease: Lease) -> None:
+    db.execute("revoke execute on function pg_catalog.pg_control_system() from public", user="postgres")
+    edit(db, f"system_identifier = null, {RESTART}")
+    assert codes(db, lease) == [None] * 3
+    acquire(db, "report:2")
+    assert [event for event, _, _ in lineages(db)] == ["restart"]
+
+
+@pytest.mark.parametrize(
+    ("option", "change"),
+    [("lineage_policy", FOREIGN["timeline"]), ("on_restart", RESTART), ("need_sync", "floor = floor + 0")],
+)
+def test_an_option_that_is_lost_is_the_strict_one(db: Database, lease: Lease, option: str, change: str) -> None:
+    db.execute("delete from fence._option where name = %s", (option,), user="fence_owner")
+    edit(db, change)
+    with sqlstate("LF009") as refused:
+        ask(db, "report:2")
+    check_refusal(refused.diag)
+
+
+def test_a_row_that_keeps_no_seal_grants_nothing(db: Database, lease: Lease) -> None:
+    """A superuser's trigger, say, undoes every change of it."""
+    edit(db, FOREIGN["timeline"])
+    db.execute(
+        """
+        create function public.undo() returns trigger language plpgsql as $$ begin return old; end $$;
+        create trigger undo before update on fence._authority for each row execute function public.undo()
+        """,
+        user="postgres",
+    )
+    with sqlstate("LF009") as refused:
+        ask(db, "report:2")
+    check_refusal(refused.diag)
+    assert "seal" in refused.diag.message_primary
+
+
+def test_a_row_that_is_lost_is_told_with_the_dump_that_has_it(db: Database, lease: Lease) -> None:
+    db.execute("delete from fence._authority", user="fence_owner")
+    for call in ("acquire('report:2')", "confirm_lineage()"):
+        with sqlstate("LF009") as refused:
+            db.execute(f"select from fence.{call}")
+        check_refusal(refused.diag)
+        assert "pg_dump" in refused.diag.message_hint
+
+
+def test_a_lease_that_is_over_is_stale_whatever_the_authority_waits_for(db: Database, lease: Lease) -> None:
+    release(db, lease)
+    set_option(db, "lineage_policy", "confirm")
+    edit(db, FOREIGN["timeline"])
+    assert codes(db, lease) == ["LF001"] * 3
 
 
 def test_a_restart_that_has_to_be_confirmed(db: Database, lease: Lease) -> None:
@@ -182,6 +241,12 @@ def test_a_clock_behind_the_tokens_after_a_restart_quarantines(db: Database, lea
     assert acquire(db, "report:1").token > lease.token
 
 
+def test_a_clock_that_stands_where_the_last_token_was_is_not_behind(db: Database, lease: Lease) -> None:
+    edit(db, f"floor = {lease.token}, floor_at = clock_timestamp() + interval '1 h', {RESTART}")
+    assert supersede(db, lease).token > lease.token
+    assert [event for event, _, _ in lineages(db)] == ["restart"]
+
+
 def test_a_clock_that_steps_back_under_a_running_server_is_told_and_harms_nobody(db: Database, lease: Lease) -> None:
     edit(db, "floor = floor - 1000000")
     findings = db.execute("select severity, code from fence.audit() where object = 'fence._authority'")
@@ -191,6 +256,9 @@ def test_a_clock_that_steps_back_under_a_running_server_is_told_and_harms_nobody
 
 def test_a_used_up_resource_does_not_hold_up_a_new_lineage(db: Database, lease: Lease) -> None:
     db.execute("update fence._lease set token = 9223372036854775807", user="fence_owner")
+    edit(db, RESTART)
+    acquire(db, "report:2")
+    assert [event for event, _, _ in lineages(db)] == ["restart"]
     assert db.execute("select fence.confirm_lineage() < 9000000000000000") == [(True,)]
 
 
@@ -199,6 +267,8 @@ def test_strict_replication_grants_nothing_without_a_standby(db: Database, lease
     with sqlstate("LF009") as refused:
         ask(db, "report:2")
     check_refusal(refused.diag)
+    state = db.execute("select state, remedy from fence._authority_state()", user="monitor")
+    assert state == [("quarantined", "Set synchronous_standby_names.")]
     assert codes(db, lease) == [None] * 3
     Reader(db, user="app_owner").follow(refused.diag.message_hint)
     acquire(db, "report:2")
@@ -207,6 +277,7 @@ def test_strict_replication_grants_nothing_without_a_standby(db: Database, lease
 def test_of_all_who_ask_at_once_one_begins_the_lineage(db: Database, lease: Lease) -> None:
     """The others wait for its commit, and are granted in the same lineage; or begin one if it rolls back."""
     edit(db, FOREIGN["timeline"])
+    ((lineage,),) = db.execute("select lineage from fence._authority", user="fence_owner")
     first = db.connect("app")
     undone = acquire(first, "report:1")
     others = [db.connect("app", autocommit=True) for _ in range(3)]
@@ -218,6 +289,7 @@ def test_of_all_who_ask_at_once_one_begins_the_lineage(db: Database, lease: Leas
     tokens = [call.result(20).fetchone()[0] for call in asking]  # type: ignore[index]
     assert [event for event, _, _ in lineages(db)] == ["lineage"]
     assert min(tokens) > lease.token
+    assert db.execute("select lineage from fence._authority", user="fence_owner") == [(lineage + 1,)]
     with sqlstate("LF006"):
         present(db.connect("app"), undone)
 
@@ -252,6 +324,15 @@ def test_a_floor_far_ahead_has_to_be_meant(db: Database, report: str, force: str
         db.execute(f"select fence.raise_token_floor(3000000000000000, 'x'{force})")
     Reader(db, user="app_owner").follow(refused.diag.message_hint)
     assert acquire(db, "report:1").token >= 3000000000000000
+
+
+def test_a_lineage_is_not_confirmed_more_than_a_day_ahead_of_what_is_known(db: Database, lease: Lease) -> None:
+    known = lease.token + DAY
+    db.execute("update fence._lease set token = %s", (known,), user="fence_owner")
+    with sqlstate("LF010") as refused:
+        db.execute("select fence.confirm_lineage(%s)", (known + DAY + 1,))
+    check_refusal(refused.diag)
+    assert db.execute("select fence.confirm_lineage(%s)", (known + DAY,)) == [(known + DAY,)]
 
 
 def test_a_floor_waits_for_grants_in_flight(db: Database, report: str) -> None:
@@ -376,7 +457,7 @@ def test_the_seal_holds_in_a_savepoint_and_through_vacuum(db: Database, lease: L
         db.execute(statement.replace("cluster fence._authority", "cluster fence._authority using _authority_pkey"),
                    user="postgres")  # fmt: skip
     assert codes(db, lease) == [None] * 3
-    edit(db, None)
+    edit(db, FOREIGN["stamp"])
     assert codes(db, lease) == ["LF001"] * 3
 
 
