@@ -69,6 +69,13 @@ def test_the_last_one_is_not_given_twice(db: Database) -> None:
         waiting.result(10)
 
 
+def test_who_may_hold_any_number_waits_for_nobody(db: Database) -> None:
+    allow(db, "app", "job:*")
+    first, second = db.connect("app"), db.connect("app", options="-c statement_timeout=2s")
+    acquire(first, "job:1")
+    acquire(second, "job:2")
+
+
 @pytest.mark.parametrize(
     ("role", "pattern", "most"),
     [("app", None, None), ("app", "", None), ("app", "x", -1), ("app", "x", 0), (None, "x", 1)],

@@ -169,6 +169,19 @@ def test_a_revocation_says_why(db: Database, lease: Lease, reason: str | None) -
     refused(db, "revoke('report:1', %s)", (reason,), user="app_owner")
 
 
+def test_texts_have_1024_bytes_at_the_most(db: Database) -> None:
+    lease = acquire(db, "texts")
+    longest = "x" * 1024
+    finished = "_finished(%s, %s, %s, %s, true)"
+    refused(db, finished, (*lease.parameters, LONG))
+    assert db.execute(f"select fence.{finished}", (*lease.parameters, longest), user="app") == [(True,)]
+    assert db.execute("select fence.revoke('texts', %s)", (longest,)) == [(True,)]
+    assert db.execute("select fence.resource_name(%s, '{}')", (longest,), user="app") == [(longest,)]
+    values = Jsonb({"a": longest[4:]})
+    assert db.execute("select fence.resource_name('{a}rest', %s)", (values,), user="app") == [(longest[4:] + "rest",)]
+    refused(db, "resource_name('{a}rest.', %s)", (values,))
+
+
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 

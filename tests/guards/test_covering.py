@@ -319,6 +319,28 @@ def closings(db: Database, resource: str) -> list[Any]:
     return [reason for (reason,) in db.execute(events, (resource,)) if reason != "granted"]
 
 
+def test_a_covering_lease_that_was_given_back_is_not_closed_again(db: Database, t: str) -> None:
+    covering, writer = acquire(db, "all rows"), db.connect("app")
+    present(writer, covering)
+    release(db, covering)
+    assert ask(db, "row:1").reason == "draining"
+    writer.rollback()
+    for resource in ("row:1", "row:2"):
+        acquire(db, resource)
+    assert closings(db, "all rows") == ["released"]
+
+
+def test_a_second_table_under_a_covering_resource_ends_its_lease(db: Database, t: str) -> None:
+    """Whoever holds it was not told about that table, and writers of its rows are under way."""
+    covering = acquire(db, "all rows")
+    db.execute("create table public.u (id int primary key)")
+    protect(db, "public.u", "u:{id}")
+    renew(db, covering)
+    protect(db, "public.u", "u:{id}", p_covering="all rows")
+    with sqlstate("LF001"):
+        renew(db, covering)
+
+
 def test_a_lease_given_back_while_the_covering_one_is_granted_is_not_closed_again(db: Database, t: str) -> None:
     row, releasing, asking = acquire(db, "row:1"), db.connect("app"), db.connect("app")
     releasing.execute("select fence.release(%s, %s, %s)", row.parameters)

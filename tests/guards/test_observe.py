@@ -80,6 +80,24 @@ def test_a_job_without_claims_passes_and_is_noted(db: Database, t: str, statemen
         job.execute(WRITE)
 
 
+def test_every_table_and_code_of_a_transaction_is_noted_once(db: Database) -> None:
+    for table in ("a", "b"):
+        db.execute(f"create table public.{table} (id int primary key)")
+        protect(db, f"public.{table}", table, p_mode="observe")
+    job = db.connect("app")
+    lease = acquire(db, "a")
+    for _ in range(2):
+        job.execute("delete from public.a")
+        job.execute("delete from public.b")
+    present(job, lease)
+    for _ in range(2):
+        job.execute("delete from public.b")
+    job.commit()
+    assert noted(db) == [
+        (f"public.{x}", code, "app", 1, False) for x, code in (("a", "LF004"), ("b", "LF004"), ("b", "LF005"))
+    ]
+
+
 def test_the_level_does_not_matter(db: Database, t: str, isolation: psycopg.IsolationLevel) -> None:
     job = db.connect("outsider", isolation=isolation)
     job.execute(WRITE)

@@ -538,3 +538,20 @@ def test_a_function_left_by_a_schema_only_restore_keeps_its_number(db: Database,
     with sqlstate("LF004"):
         db.execute("update public.t set body = 'new'")
     assert db.execute("select id from fence._guard", user="fence_owner") == [(2,)]
+
+
+def test_a_guard_that_lost_its_triggers_is_not_forgotten_with_others(db: Database, t: str) -> None:
+    """What protect and unprotect sweep up is what no table needs: repair() can still arm this one."""
+    protect(db, t, "row:{id}")
+    triggers = "select tgname from pg_trigger where tgrelid = 'public.t'::regclass and tgname like '%0_fence_%'"
+    for (name,) in db.execute(triggers):
+        db.execute(f'drop trigger "{name}" on public.t')
+    db.execute("create table public.p (id int primary key) partition by list (id)")
+    db.execute("create table public.p1 partition of public.p for values in (1)")
+    protect(db, "public.p", "p:{id}")
+    db.execute("select fence.unprotect('public.p')")
+    guard = "select table_name, fence._guard_function(id) is not null from fence._guard"
+    assert db.execute(guard, user="fence_owner") == [("t", True)]
+    db.execute("select from fence.repair()")
+    with sqlstate("LF004"):
+        db.execute("update public.t set body = 'new'")

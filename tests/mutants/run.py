@@ -117,20 +117,24 @@ def callers(function: str) -> tuple[str, ...]:
     return (function, *(file.stem for file in files if f"fence.{function}(" in file.read_text("utf-8")))
 
 
-def tests_for(mutant: Mutant, reach: Reach, tests: list[str]) -> list[str]:
-    """Those of the tests that can notice a mutant, the most telling first: by file as FIRST says, then the fastest."""
+def tests_for(mutant: Mutant, reach: Reach, tests: list[str], killers: Killers) -> list[str]:
+    """Those of the tests that can notice a mutant, the most telling first: those that have killed one of its file
+    before, then by file as FIRST says, then the fastest."""
+    killed = [f"tests/{test}" for test in killers.get(mutant.path, ())]
     wanted = [name for pattern, names in FIRST if re.search(pattern, mutant.description) for name in names]
     function = Path(mutant.path).stem
     calls = re.compile(rf"\[.*\b(?:{'|'.join(callers(function))})\b")  # in a test's parameters
     able = {*reach.tests_of(function, tests), *(t for t in tests if file_of(t) in wanted or calls.search(t))}
+    able.update(set(killed) & set(tests))
     few = samples(able)
 
-    def rank(test: str) -> tuple[bool, bool, bool, float]:
+    def rank(test: str) -> tuple[bool, bool, bool, bool, float]:
         """Samples and files of FIRST first, the catalog's where it tells; then by time, less in folders of FIRST."""
         path = file_of(test)
         calling = calls.search(test) is not None
         weight = 0 if calling else 0.1 if path in wanted else 0.3 if path.split("/")[0] in wanted else 1
         return (
+            test not in killed,
             not calling and path not in wanted and (test not in few or not reach.calls(function, test)),
             not calling and path not in wanted and not reach.calls(function, test),
             path != CATALOG or path not in wanted,
@@ -138,6 +142,10 @@ def tests_for(mutant: Mutant, reach: Reach, tests: list[str]) -> list[str]:
         )
 
     return sorted(able, key=rank)
+
+
+#: By file of the SQL: the tests that have killed one of its mutants.
+Killers = dict[str, set[str]]
 
 
 class Judge:
@@ -313,7 +321,9 @@ class Failures:
             print(report.longreprtext)
 
 
-def work(judge: Judge, todo: list[tuple[str, Mutant, str]], options: argparse.Namespace, end: float) -> None:
+def work(
+    judge: Judge, todo: list[tuple[str, Mutant, str]], options: argparse.Namespace, killers: Killers, end: float
+) -> None:
     """Judge the mutants of a list, one after the other, until the time is over."""
     reach = Reach.read(options.reach)
     tests = [test for test in judge.tests if not options.tests or test.startswith(tuple(options.tests))]
@@ -321,7 +331,7 @@ def work(judge: Judge, todo: list[tuple[str, Mutant, str]], options: argparse.Na
         if time.monotonic() > end:
             return
         start = time.monotonic()
-        verdict, test = judge.judge(mutant, text, tests_for(mutant, reach, tests), reach, options.seconds)
+        verdict, test = judge.judge(mutant, text, tests_for(mutant, reach, tests, killers), reach, options.seconds)
         if options.tests and verdict == SURVIVED:
             verdict = UNFINISHED
         row = {"key": key, "verdict": verdict, "mutant": mutant.description, "test": test,
@@ -406,7 +416,13 @@ def main() -> int:
         print("the tests run once on the unchanged SQL", flush=True)
         if not in_children([lambda judge: judge.record().write(options.reach)]):
             return 1
-    jobs = [partial(work, todo=todo[n :: options.jobs], options=options, end=end) for n in range(options.jobs)]
+    killers: Killers = {}
+    for row in read().values():  # of former versions of a file, too
+        killers.setdefault(row["mutant"].partition(":")[0], set()).add(row["test"])
+    jobs = [
+        partial(work, todo=todo[n :: options.jobs], options=options, killers=killers, end=end)
+        for n in range(options.jobs)
+    ]
     worked = in_children(jobs[: len(todo)])
     results = read()
     options.results.write_text(

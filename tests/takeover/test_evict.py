@@ -218,6 +218,15 @@ def test_nobody_is_evicted_before_it_is_known_whose_the_database_is(
     writer.rollback()
 
 
+def test_whoever_evicts_is_not_in_its_own_way(db: Database, report: str, may_signal: None) -> None:
+    admin, notices = admin_and_notices(db)
+    with admin.transaction():
+        present(admin, acquire(db, "report:1"))
+        admin.execute("select fence.revoke('report:1', 'test')")
+        assert admin.execute("select fence.evict('report:1')").fetchall() == [(0,)]
+    assert notices == []
+
+
 def test_only_who_was_ended_is_in_the_history_and_nobody_is_named_without_need(
     db: Database, report: str, may_signal: None
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 from guards.scene import acquire, present, renew
-from harness import SUPERUSER, Connection, Database, sqlstate
+from harness import SUPERUSER, Cluster, Connection, Database, sqlstate
 from takeover.frozen import frozen
 
 WHO = "select pid, resource, token, role::text, state from fence.in_flight order by resource"
@@ -109,6 +109,21 @@ def test_advisory_locks_of_others_name_nothing(db: Database, report: str) -> Non
     present(writer, lease)
     writer.execute("select pg_advisory_xact_lock_shared(41), pg_advisory_xact_lock_shared(4, 1), pg_advisory_lock(42)")
     assert [row[:2] for row in who(db)] == [(pid_of(writer), "report:1")]
+
+
+def test_other_databases_are_not_looked_at(db: Database, report: str, cluster: Cluster) -> None:
+    """A copy has the same tables under the same numbers."""
+    lease = acquire(db, "report:1")
+    ((label,),) = db.execute("select fence._label('report:1', %s)", (lease.token,), user="fence_owner")
+    copy = Database(cluster)
+    try:
+        writer = copy.connect("fence_owner")
+        writer.execute("lock table fence._lease in row share mode")
+        writer.execute("select pg_advisory_xact_lock_shared(%s)", (label,))
+        assert who(db) == []
+        assert len(who(copy)) == 1
+    finally:
+        copy.close()
 
 
 def test_a_label_that_is_taken_keeps_nobody_waiting(db: Database, report: str) -> None:

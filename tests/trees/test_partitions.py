@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, check_refusal, present, protect, supersede
+from guards.scene import Lease, acquire, by_hand, check_refusal, present, protect, supersede
 from harness import Database, sqlstate
 from trees.forest import PARTS, TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, whereabouts
 
@@ -233,6 +233,34 @@ def test_a_trigger_that_changes_rows_behind_the_guard_is_refused_and_reported(db
         assert armed(db)
         protect(db, "public.t", TEMPLATE)
         db.execute("drop trigger early on public.jan")
+
+
+def test_a_guard_is_made_and_taken_away_from_the_top_down(db: Database) -> None:
+    """In the order in which PostgreSQL itself locks a tree, not in that in which its tables were made."""
+    for table, partitioned in (("deep", False), ("mid", True), ("shallow", False), ("root", True)):
+        db.execute(f"create table public.{table} (id int primary key)" + " partition by range (id)" * partitioned)
+    for leaf in ("deep", "shallow"):
+        protect(db, f"public.{leaf}", leaf + ":{id}")
+    for parent, part, start in (("mid", "deep", 1), ("root", "mid", 1), ("root", "shallow", 10)):
+        bounds = f"from ({start}) to ({start + 9})"
+        db.execute(f"alter table public.{parent} attach partition public.{part} for values {bounds}")
+
+    owner = db.connect("app_owner")
+
+    def tables(function: str, *arguments: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for (statement,) in owner.execute(by_hand(db, function, "'public.root'", *arguments)).fetchall():
+            verb, table = re.fullmatch(r"(drop|create|alter).* public\.(\w+)\b.*", statement, re.S).groups()  # type: ignore[union-attr]
+            if "disable" not in statement and table not in found.setdefault(verb, []):
+                found[verb].append(table)
+        return found
+
+    defined = tables("_define_guard", "'r:{id}'")
+    down = ["root", "mid", "shallow", "deep"]
+    assert defined == {"drop": ["shallow", "deep"], "create": down, "alter": down}
+    owner.rollback()
+    protect(db, "public.root", "r:{id}")
+    assert tables("_undefine_guard") == {"drop": down}
 
 
 def test_names_of_the_guard_are_its_own_on_every_level(db: Database) -> None:
