@@ -27,7 +27,7 @@ begin
     why := 'this is a copy of the database';
   elsif v_authority.lease_oid is distinct from 'fence._lease'::regclass then
     why := 'the table of leases was made anew';
-  elsif v_authority.started_at is not distinct from pg_catalog.pg_postmaster_start_time() then
+  elsif v_authority.started_at = pg_catalog.pg_postmaster_start_time() then
     kind := null;
   elsif v_authority.system_identifier is distinct from fence._current_system() then
     why := 'this is another cluster';

@@ -1,7 +1,7 @@
 -- The triggers that a guard has on one table of its tree, in the order they are made; p_table is the guarded table or one under it.
 -- Names begin with 0 to fire before other triggers of their kind, or with ~ to fire after them.
--- The WHEN clauses are evaluated by the writer, without a call:
---   0_fence_claim   true only where the transaction has no claim at all: an unaware job fails before its first row
+-- 0_fence_claim lets an unaware job fail before its first row. It has no WHEN clause: the executor reads one anew for every statement, which costs
+-- more than the call. Those of rows are evaluated by the writer, without a call:
 --   0_fence_move    true only where the key changed; it also keeps the key's columns from being retyped or dropped
 -- Where inserts are allowed, no trigger of an insert is there but 0_fence_arrive.
 -- Table scope needs one check before the statement; where writes are counted, a look after it whether it touched a row.
@@ -48,10 +48,7 @@ as $$
     where (p_guard).scope = 'table' and (p_guard).writes <> 'many' and (v.column3 <> 'insert' or p.inserts <> '')
     union all
     select v.* from place p, lateral (values
-      ('0_fence_claim', 'before', p.inserts || 'update or delete', 'statement', false, false,
-        'coalesce(pg_catalog.current_setting(''fence.claims'', true), '''') = '''' and '
-        || 'coalesce(pg_catalog.current_setting(''fence.claim'', true), '''') = '''''),
-      ('0_fence_truncate', 'before', 'truncate', 'statement', false, false, null),
+      ('0_fence_claim', 'before', p.inserts || 'update or delete or truncate', 'statement', false, false, null),
       ('0_fence_insert', 'after', 'insert', 'statement', false, true, null),
       ('0_fence_update', 'after', 'update', 'statement', p.in_tree, true, null),
       ('0_fence_delete', 'after', 'delete', 'statement', true, false, null)) v

@@ -37,9 +37,10 @@ begin
     end if;
     if fence._claims() is null then
       perform fence._observe(tg_relid, 'LF004');
-    elsif $source$, case p_guard.scope when 'row' then $source$tg_when = 'BEFORE' and tg_level = 'STATEMENT' and not v_covered$source$
-      else 'tg_when = ''AFTER'' and tg_level = ''STATEMENT''' end, ' then', case p_guard.scope when 'row' then $source$
-      perform fence._observe(tg_relid, 'LF005');$source$ else $source$
+    elsif $source$, case p_guard.scope when 'row' then $source$tg_when = 'BEFORE' and tg_level = 'STATEMENT' and (tg_op <> 'TRUNCATE' or not v_covered) then
+      if tg_op = 'TRUNCATE' then
+        perform fence._observe(tg_relid, 'LF005');
+      end if;$source$ else $source$tg_when = 'AFTER' and tg_level = 'STATEMENT' then
       null;$source$ end, $source$
     else$source$, pg_catalog.replace(fence._find_source(p_guard, p_table), E'\n', E'\n    '), pg_catalog.format($source$
       foreach v_name in array v_names loop

@@ -5,7 +5,8 @@ language plpgsql
 stable
 as $$
 declare
-  v_name text := fence._new_name(p_guard, p_table);
+  v_name text := case p_guard.scope when 'table' then pg_catalog.quote_literal(fence._table_resource(p_guard))
+    else fence._name_expression(p_guard, p_table, 'new.%2$s') end;
 begin
   if p_guard.covering is null then
     return pg_catalog.format('(%s)', v_name);

@@ -41,7 +41,7 @@ FAULTS = {
         ("report",),
     ),
     "dropped": Fault(
-        ('drop trigger "0_fence_truncate" on public.report',), (error("guard-missing", "report"),), ("report",)
+        ('drop trigger "0_fence_claim" on public.report',), (error("guard-missing", "report"),), ("report",)
     ),
     "renamed trigger": Fault(
         ('alter trigger "0_fence_update" on public.report rename to mine',),
@@ -101,14 +101,11 @@ FAULTS = {
         (error("guard-missing", "tree_m"), error("row-guard-off", "tree_m1")),
         ("tree",),
     ),
-    "middle level without its truncate guard": Fault(
-        ('drop trigger "0_fence_truncate" on public.tree_m',), (error("guard-missing", "tree_m"),), ("tree",)
+    "middle level without its guard before the statement": Fault(
+        ('drop trigger "0_fence_claim" on public.tree_m',), (error("guard-missing", "tree_m"),), ("tree",)
     ),
     "middle level without any guard": Fault(
-        tuple(
-            f'drop trigger "0_fence_{name}" on public.tree_m'
-            for name in ("claim", "truncate", "insert", "update", "delete")
-        ),
+        tuple(f'drop trigger "0_fence_{name}" on public.tree_m' for name in ("claim", "insert", "update", "delete")),
         (error("guard-missing", "tree_m"), error("row-guard-off", "tree_m1")),
         ("tree",),
     ),

@@ -94,8 +94,9 @@ def test_under_auto_a_holder_is_refused_before_anybody_acquires(db: Database, le
     present(connection, lease)  # open while it happens: it has the lock, and a successor will wait for it
     edit(db, FOREIGN[part])
     assert codes(db, lease) == ["LF001"] * 3
-    with sqlstate("LF001"):
+    with sqlstate("LF001") as refused:
         connection.execute(UPDATE)
+    assert "earlier lineage" in refused.diag.message_detail
     connection.rollback()
     assert not release(db, lease)
     assert db.execute("select state from fence.leases", user="monitor") == [("superseded lineage",)]

@@ -555,3 +555,19 @@ def test_a_guard_that_lost_its_triggers_is_not_forgotten_with_others(db: Databas
     db.execute("select from fence.repair()")
     with sqlstate("LF004"):
         db.execute("update public.t set body = 'new'")
+
+
+def test_functions_are_made_anew_for_tables_that_are_there_and_have_one(db: Database, t: str) -> None:
+    """The others are passed by, without a word: the audit names them."""
+    for table in ("t", "dropped", "bare"):
+        db.execute(f"create table if not exists public.{table} (id int primary key)")
+        protect(db, f"public.{table}", table + ":{id}")
+    db.execute("drop table public.dropped")
+    owner, notices = db.connect("fence_owner", autocommit=True), list[str]()
+    owner.add_notice_handler(lambda diag: notices.append(str(diag.message_primary)))
+    owner.execute(
+        "set client_min_messages = warning; drop function fence._guard_3() cascade; reset client_min_messages"
+    )
+    assert owner.execute("select fence._renew_guard_functions()").fetchall() == [(1,)]
+    assert notices == []
+    assert owner.execute("select to_regprocedure('fence._guard_3()')").fetchall() == [(None,)]

@@ -51,14 +51,20 @@ def test_a_second_time_keeps_and_another_option_changes(cli: CommandLine, db: Da
 
 
 def test_what_cannot_be_protected_stops_all_of_it(cli: CommandLine, db: Database) -> None:
-    db.execute("create table public.nokey (id int); create table public.dated (day date primary key)")
+    db.execute(
+        "create table public.nokey (id int); create table public.dated (day date primary key);"
+        "create table public.one (id int primary key); create table public.two (id int primary key);"
+        "create table public.child () inherits (public.one, public.two)"
+    )
     plan = cli(*KEYED, "--yes", "--json", code=1).json
     actions = {step["table"]: step["action"] for step in plan["plan"]}
-    assert (actions["public.nokey"], actions["public.dated"], plan["applied"]) == ("cannot", "cannot", False)
+    assert {actions[f"public.{name}"] for name in ("nokey", "dated", "one")} == {"cannot"}
+    assert not plan["applied"]
     out = cli(*KEYED, "--yes", code=1).out
     assert "public.nokey: public.nokey has no primary key." in out
     assert "remedy: Use a key of type" in out
     assert protected(db) == {}
+    db.execute("drop table public.one, public.two cascade")
     cli(*KEYED, "--yes", "--for", "public.nokey", "{@table}", "--except", "public.dated")
     assert sorted(protected(db)) == ["B {odd}", "a", "nokey"]
 

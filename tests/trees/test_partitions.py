@@ -235,6 +235,19 @@ def test_a_trigger_that_changes_rows_behind_the_guard_is_refused_and_reported(db
         db.execute("drop trigger early on public.jan")
 
 
+def test_triggers_that_change_no_row_behind_the_guard_may_have_any_name(db: Database) -> None:
+    plant(db)
+    db.execute("select fence.unprotect('public.t')")
+    for name, when in (
+        ("~~~after", "after update"),
+        ("~~~delete", "before delete"),
+        ("early", "before insert or update"),
+    ):
+        rival(db, name, when, "t", "")
+    protect(db, "public.t", TEMPLATE)
+    assert armed(db)
+
+
 def test_a_guard_is_made_and_taken_away_from_the_top_down(db: Database) -> None:
     """In the order in which PostgreSQL itself locks a tree, not in that in which its tables were made."""
     for table, partitioned in (("deep", False), ("mid", True), ("shallow", False), ("root", True)):

@@ -1,7 +1,7 @@
 -- The columns that a template names on a table, in template order, each with the expressions that read it:
 --   raw       the column (to be qualified by the caller) as rows are told apart by it: its equality is that of the text
 --   moved     whether an update changed it
---   rendered  its text in a resource's name, from the column called k<ordinal> of alias d
+--   rendered  its text in a resource's name: a format, for what the column is called there
 -- Allowed are types whose text has one spelling per value and depends on no setting. Rendering goes through the type's
 -- output function (concat), never through a cast: a user-made cast would run with the guard's rights.
 -- LF010 for an unknown column, a virtual generated column, or another type.
@@ -14,7 +14,6 @@ declare
   v_part record;
   v_column record;
   v_base oid;
-  v_output text;
 begin
   for v_part in
     select p.ordinal, p.value from fence._template_parts(p_template) p
@@ -39,20 +38,19 @@ begin
         'It is a virtual generated column: triggers do not see its value.',
         'Make the column stored, or name the columns that it is computed from.', p_table);
     end if;
-    v_output := pg_catalog.format('concat(d.k%s)', v_part.ordinal);
     ordinal := v_part.ordinal;
     attname := v_column.attname;
     not_null := v_column.attnotnull and v_column.typtype <> 'd';
     raw := pg_catalog.quote_ident(v_column.attname);
     moved := fence._changed(p_table, v_column.attnum);
     if v_column.base in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype) then
-      rendered := v_output;
+      rendered := 'concat(%1$s)';
     elsif v_column.base = 'bool'::regtype then
-      rendered := pg_catalog.format($sql$case %s when 't' then 'true' else 'false' end$sql$, v_output);
+      rendered := $sql$case concat(%1$s) when 't' then 'true' else 'false' end$sql$;
     elsif v_column.base_kind = 'e' then
-      rendered := pg_catalog.format('fence._encode(%s)', v_output);
+      rendered := 'fence._encode(concat(%1$s))';
     elsif v_column.base in ('text'::regtype, 'varchar'::regtype) and v_column.deterministic then
-      rendered := pg_catalog.format('fence._encode(%s)', v_output);
+      rendered := 'fence._encode(concat(%1$s))';
       raw := raw || ' collate "C"';
     else
       perform fence._raise('LF010', pg_catalog.format('column %I cannot be part of a key', v_column.attname),
@@ -61,7 +59,7 @@ begin
         'Use a key of type smallint, integer, bigint, text, varchar, uuid, boolean or an enum; for another type, a stored '
           || 'generated column of type text.', p_table);
     end if;
-    rendered := pg_catalog.format('case when d.k%s is not null then %s end', v_part.ordinal, rendered);
+    rendered := 'case when %1$s is not null then ' || rendered || ' end';
     return next;
   end loop;
 end

@@ -1,14 +1,13 @@
 -- The part of a guard's function that finds out which resources the event at hand touches: v_names, each once, in name order; null stands for a row
 -- whose key is null. The rows of a statement are the transition table fence_rows (an update in a tree has fence_old_rows too); a relation of that
 -- name in pg_temp would stand in for it in a trigger that somebody made without one, and run its code with our rights. Under a covering
--- claim that resource alone, and null where a row's key is. A key column that was renamed or dropped makes the queries fail: LF013.
+-- claim that resource alone, and null where a row's key is. One row needs neither sorting nor telling apart, which cost more than its name. A key column that was renamed or dropped makes the queries fail: LF013.
 create function fence._find_source(p_guard fence._guard, p_table oid) returns text
 language plpgsql
 stable
 as $$
 declare
   v_in_tree boolean := exists (select from fence._guard_triggers(p_guard, p_table) t where t.old_rows and t.new_rows);
-  v_old text;
   v_both text;
   v_new_null text;
   v_null text;
@@ -18,11 +17,10 @@ begin
     return pg_catalog.format($source$
   v_names := array[%L];$source$, fence._table_resource(p_guard));
   end if;
-  select pg_catalog.format('(select %s) r', pg_catalog.string_agg('old.' || k.name, ', ')),
-    pg_catalog.format('(select %1$s from fence_rows union all select %1$s from fence_old_rows) r', pg_catalog.string_agg(k.name, ', ')),
+  select pg_catalog.format('(select %1$s from fence_rows union all select %1$s from fence_old_rows) r', pg_catalog.string_agg(k.name, ', ')),
     pg_catalog.string_agg(pg_catalog.format('new.%s is null', k.name), ' or ') filter (where not k.not_null),
     pg_catalog.string_agg(pg_catalog.format('r.%s is null', k.name), ' or ') filter (where not k.not_null)
-  into v_old, v_both, v_new_null, v_null
+  into v_both, v_new_null, v_null
   from (
     select distinct pg_catalog.quote_ident(k.attname) as name, k.not_null from fence._key_columns(p_table, p_guard.template) k) k;
   if p_guard.covering is not null then
@@ -48,10 +46,10 @@ begin
     end if;
     %sif tg_level = 'ROW' then
       if tg_op <> 'INSERT' then
-        v_names := array(%s);
+        v_names := array[%s];
       end if;
       if tg_op <> 'DELETE' and %L then
-        v_name := (%s);
+        v_name := %s;
         if v_names <> array[v_name] then
           v_names := v_names || v_name;
         end if;
@@ -59,13 +57,17 @@ begin
     elsif tg_op = 'UPDATE' and %L then
       v_names := array(%s);
     else
-      v_names := array(%s);
+      v_names := array(select %s from fence_rows r limit 2);
+      if pg_catalog.cardinality(v_names) > 1 then
+        v_names := array(%s);
+      end if;
     end if;
   exception when undefined_column then
     perform fence._refuse_broken(tg_relid, sqlerrm);
   end;$source$,
     v_covered,
-    fence._name_query(p_guard, p_table, v_old), v_in_tree, fence._new_name(p_guard, p_table), v_in_tree,
-    fence._name_query(p_guard, p_table, v_both), fence._name_query(p_guard, p_table, 'fence_rows r'));
+    fence._name_expression(p_guard, p_table, 'old.%2$s'), v_in_tree, fence._name_expression(p_guard, p_table, 'new.%2$s'), v_in_tree,
+    fence._name_query(p_guard, p_table, v_both),
+    fence._name_expression(p_guard, p_table, 'r.%2$s'), fence._name_query(p_guard, p_table, 'fence_rows r'));
 end
 $$;

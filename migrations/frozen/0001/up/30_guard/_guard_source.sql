@@ -1,5 +1,5 @@
 -- The source of a table's guard function, all of it static SQL. One function serves every trigger of the table and its tree:
---   before a statement   table scope: the check. Row scope: called only where the transaction has no claim, and refuses
+--   before a statement   table scope: the check. Row scope: refuses where the transaction has no claim
 --   before truncate      table scope: the check. Row scope: the check of the covering claim; without one it refuses
 --   after a statement    table scope, where writes are counted: did it touch a row? Row scope: every distinct resource of its rows must be covered
 --   after a row          row scope: the resource that a row has left, where an update moved it to another. In a tree: both images of
@@ -81,8 +81,10 @@ begin
   end if;
   if p_guard.scope = 'row' then
     v_before := $source$
-  if tg_when = 'BEFORE' and tg_level = 'STATEMENT' and not v_covered then
-    perform fence._refuse_statement(tg_relid, tg_op);
+  if tg_when = 'BEFORE' and tg_level = 'STATEMENT' and (tg_op <> 'TRUNCATE' or not v_covered) then
+    if tg_op = 'TRUNCATE' or fence._claims() is null then
+      perform fence._refuse_statement(tg_relid);
+    end if;
     return null;
   end if;$source$;
   end if;
@@ -102,10 +104,10 @@ declare
   v_names text[] := '{}';
   v_name text;
   v_covered boolean := false;
-begin$source$, v_covered, v_stamp, v_turn, v_leave, pg_catalog.format($source$
+begin$source$, v_covered, v_stamp, v_turn, v_leave, v_before, pg_catalog.format($source$
   if fence._claims() is null and fence._passes(tg_relid, 'LF004', null) then
     %s
-  end if;$source$, pg_catalog.replace(v_return, E'\n', E'\n  ')), v_before, fence._find_source(p_guard, p_table), pg_catalog.format($source$
+  end if;$source$, pg_catalog.replace(v_return, E'\n', E'\n  ')), fence._find_source(p_guard, p_table), pg_catalog.format($source$
   foreach v_name in array v_names loop
     if fence._check_lease(tg_relid, v_name, %L) is null then  -- its writer may pass; what it claims was not believed
       v_names := pg_catalog.array_remove(v_names, v_name);

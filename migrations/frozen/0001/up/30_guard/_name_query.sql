@@ -8,17 +8,8 @@ create function fence._name_query(
 language sql
 stable
 as $$
-  select pg_catalog.format('select (%s) collate "C" as name from (select distinct %s from %s) d order by 1 nulls first',
-    pg_catalog.string_agg(
-      case
-        when p.kind = 'text' then pg_catalog.quote_literal(p.value)
-        when p.value = '@schema' then pg_catalog.quote_literal(fence._encode((p_guard).template_schema))
-        when p.value = '@table' then pg_catalog.quote_literal(fence._encode((p_guard).template_table))
-        else k.rendered
-      end, ' || ' order by p.ordinal),
-    pg_catalog.string_agg(pg_catalog.format('r.%s as k%s', k.raw, k.ordinal), ', ' order by k.ordinal)
-      filter (where k.ordinal is not null),
+  select pg_catalog.format('select %s as name from (select distinct %s from %s) d order by 1 nulls first',
+    fence._name_expression(p_guard, p_table, 'd.k%1$s'), pg_catalog.string_agg(pg_catalog.format('r.%s as k%s', k.raw, k.ordinal), ', ' order by k.ordinal),
     p_rows)
-  from fence._template_parts((p_guard).template) p
-  left join fence._key_columns(p_table, (p_guard).template) k on k.ordinal = p.ordinal
+  from fence._key_columns(p_table, (p_guard).template) k
 $$;
