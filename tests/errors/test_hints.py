@@ -61,8 +61,17 @@ RENEW = "select fence.renew(%s, %s, %s)"
 
 
 @pytest.mark.parametrize("call", [PRESENT, RENEW, "guard"])
-@pytest.mark.parametrize("cause", ["superseded", "revoked", "released", "closed by a request", "earlier lineage"])
-def test_stale_token(db: Database, lease: Lease, cause: str, call: str) -> None:
+@pytest.mark.parametrize(
+    ("cause", "word"),
+    [
+        ("superseded", "superseded"),
+        ("revoked", "closed: revoked"),
+        ("released", "closed: released"),
+        ("closed by a request", "closed: expired"),
+        ("earlier lineage", "earlier lineage"),
+    ],
+)
+def test_stale_token(db: Database, lease: Lease, cause: str, word: str, call: str) -> None:
     newer = None
     if cause == "superseded":
         newer = supersede(db, lease)
@@ -84,6 +93,7 @@ def test_stale_token(db: Database, lease: Lease, cause: str, call: str) -> None:
         diag = refusal("LF001", connection, UPDATE)
     else:
         diag = refusal("LF001", connection, call, lease.parameters)
+    assert word in diag.message_detail
     if newer is not None:
         assert db.execute(commands(diag.message_hint)[0], user="app")[0][6] == "held", "somebody else is at it"
         release(db, newer)
