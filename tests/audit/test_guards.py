@@ -83,13 +83,42 @@ FAULTS = {
         (
             'drop trigger "0_fence_claim" on public.report',
             'create trigger "0_fence_claim" before insert or delete or update of body on public.report'
-            " for each statement when (coalesce(current_setting('fence.claims', true), '') = '')"
-            " execute function fence._guard_2()",
+            " for each statement execute function fence._guard_2()",
             'alter table public.report enable always trigger "0_fence_claim"',
         ),
         (error("guard-altered", "report"),),
         ("report",),
         role="app_owner",
+    ),
+    **{
+        f"made without {what}": Fault(
+            (
+                f'create or replace trigger "0_fence_{name}" after {event} on public.report'
+                f" for each {level} execute function fence._guard_2()",
+                f'alter table public.report enable always trigger "0_fence_{name}"',
+            ),
+            (error("guard-altered", "report"),),
+            ("report",),
+            role="app_owner",
+        )
+        for what, name, event, level in (
+            ("its old rows", "delete", "delete", "statement"),
+            ("its new rows", "insert", "insert", "statement"),
+            ("its condition", "move", "update", "row"),
+        )
+    },
+    "replaced where the function is gone": Fault(
+        (
+            "set local client_min_messages = warning",
+            "drop function fence._guard_1() cascade",
+            IMPOSTOR,
+            'create trigger "0_fence_guard" before insert or update or delete or truncate on public.plain'
+            " for each statement execute function public.nothing()",
+            'alter table public.plain enable always trigger "0_fence_guard"',
+        ),
+        (error("table-unguarded", "plain"), error("guard-replaced", "plain")),
+        ("plain",),
+        role=SUPERUSER,
     ),
     "an extra trigger": Fault(
         ("create trigger zz before insert on public.plain for each row execute function fence._guard_1()",),

@@ -410,6 +410,8 @@ def test_nothing_covers_what_covers_others(db: Database, t: str) -> None:
             protect(db, "public.u", template, p_covering=covering)
     protect(db, "public.u", "u:{id}", p_covering="all rows")
     assert acquire(db, "all rows")
+    protect(db, "public.t", "row:{id}", p_covering="")
+    protect(db, "public.u", "u:{id}", p_covering="row:7")  # nothing covers the rows of that name
 
 
 @pytest.mark.parametrize("template", ["a.b*c({id})[x]", "{id}", "{{x}}:{id}", "{@schema}.{@table}:{id}", "a b_%:{id}"])

@@ -278,6 +278,7 @@ def test_no_table_at_all_is_refused(db: Database) -> None:
     with sqlstate("LF010") as refused:
         db.execute("select fence.protect(null, 'x')")
     check_refusal(refused.diag)
+    assert "no table was named" in refused.diag.message_detail
     with sqlstate("LF010") as refused:
         db.execute("select fence.protect(4000000000::oid::regclass, 'x')")
     check_refusal(refused.diag)
