@@ -221,8 +221,13 @@ def log_lines(db: Database) -> list[dict[str, Any]]:
     return [json.loads("{" + part[1]) for part in parts if len(part) == 2]
 
 
-def test_every_noted_write_is_a_line_in_the_server_log(db: Database, t: str) -> None:
-    """The row shares its transaction's fate; the line does not."""
+def test_every_noted_write_is_a_line_in_the_server_log(db: Database, t: str, scope: Scope) -> None:
+    """The row shares its transaction's fate; the line does not. A write under its claim is neither."""
+    holder = db.connect("app")
+    present(holder, *(acquire(db, name) for name in scope.mine))
+    holder.execute(WRITE)
+    holder.commit()
+    assert [line for line in log_lines(db) if line.get("pid") == holder.info.backend_pid] == []
     job = db.connect("outsider", application_name=f'nightly "{db.name}"\n')
     job.execute(WRITE)
     pid = job.info.backend_pid

@@ -254,7 +254,7 @@ def test_a_guard_is_made_and_taken_away_from_the_top_down(db: Database) -> None:
         db.execute(f"create table public.{table} (id int primary key)" + " partition by range (id)" * partitioned)
     for leaf in ("deep", "shallow"):
         protect(db, f"public.{leaf}", leaf + ":{id}")
-    for parent, part, start in (("mid", "deep", 1), ("root", "mid", 1), ("root", "shallow", 10)):
+    for parent, part, start in (("mid", "deep", 1), ("root", "shallow", 10), ("root", "mid", 1)):
         bounds = f"from ({start}) to ({start + 9})"
         db.execute(f"alter table public.{parent} attach partition public.{part} for values {bounds}")
 
