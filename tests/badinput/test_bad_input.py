@@ -169,7 +169,7 @@ def test_a_revocation_says_why(db: Database, lease: Lease, reason: str | None) -
     refused(db, "revoke('report:1', %s)", (reason,), user="app_owner")
 
 
-def test_texts_have_1024_bytes_at_the_most(db: Database) -> None:
+def test_texts_have_1024_bytes_at_the_most(db: Database, report: str) -> None:
     lease = acquire(db, "texts")
     longest = "x" * 1024
     finished = "_finished(%s, %s, %s, %s, true)"
