@@ -215,6 +215,14 @@ class Judge:
             return UNFINISHED, ""
         return {PASSED: SURVIVED, FAILED: KILLED, NOT_INSTALLED: STILLBORN}[answer[0]], answer[1]
 
+    def confirm(self, test: str, reach: Reach) -> None:
+        """A test that kills must pass on the SQL as it is, by itself: one that needs another before it kills all."""
+        answer = self._answer(None, lambda: self._run([test], reach), 300)
+        if answer != (PASSED, ""):
+            raise RuntimeError(
+                f"{test} alone, on the unchanged SQL: {answer}\n{(self.folder / 'log').read_text()[-3000:]}"
+            )
+
     def _answer(
         self, change: tuple[Mutant, str] | None, run: Callable[[], tuple[int, str]], seconds: float
     ) -> tuple[int, str] | None:
@@ -330,6 +338,7 @@ def work(
     """Judge the mutants of a list, one after the other, until the time is over."""
     reach = Reach.read(options.reach)
     tests = [test for test in judge.tests if not options.tests or test.startswith(tuple(options.tests))]
+    confirmed: set[str] = set()
     for key, mutant, text in todo:
         if time.monotonic() > end:
             return
@@ -339,6 +348,9 @@ def work(
             verdict = UNFINISHED
         row = {"key": key, "verdict": verdict, "mutant": mutant.description, "test": test,
                "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
+        if verdict == KILLED and test not in confirmed:
+            judge.confirm(f"tests/{test}", reach)
+            confirmed.add(test)
         with open(options.results, "a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         print(f"{verdict:>10} {row['seconds']:6.1f} s  {mutant.description}  {test}", flush=True)
