@@ -60,6 +60,8 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
     (r"triggers\.sql:[67]\d: not for", ("writes/test_token_column.py", "trees/test_later.py", "trees")),
     (r"not counted|triggers\.sql:4[0-7]", ("writes/test_counted_writes.py",)),
     (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_retries_in_crowds.py", "writes", "errors")),
+    (r"_lease_lock", ("takeover/test_in_flight.py",)),
+    (r"_guard_of\.sql", ("trees/test_later.py",)),
     (r"_late_triggers|_arm_statements|_undefine_guard", ("trees/test_partitions.py",)),
     (r"_check_table", ("guards/test_protect.py",)),
     (r"_faults", ("audit/test_guards.py",)),

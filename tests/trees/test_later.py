@@ -195,6 +195,8 @@ def test_a_detached_partition_stays_guarded_until_it_has_a_guard_of_its_own(db: 
         1,
     ]
     assert attempt(connection, "truncate public.jan", leases["a"]) == "LF005"
+    with sqlstate("LF010"):  # the guard is the tree's
+        db.execute("select fence.unprotect('public.jan')")
     assert armed(db)
     protect(db, "public.jan", "old:{id}")
     assert armed(db)
