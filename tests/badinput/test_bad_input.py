@@ -189,7 +189,8 @@ def test_texts_have_1024_bytes_at_the_most(db: Database, report: str) -> None:
 def test_a_claim_has_three_parts(db: Database, lease: Lease, call: str) -> None:
     for missing in range(3):
         parameters = [value if n != missing else None for n, value in enumerate(lease.parameters)]
-        refused(db, f"{call}(%s, %s::bigint, %s)", parameters)
+        diag = refused(db, f"{call}(%s, %s::bigint, %s)", parameters)
+        assert ("name", "token", "secret")[missing] in diag.message_detail
 
 
 def test_tokens_are_numbers(db: Database, lease: Lease) -> None:
