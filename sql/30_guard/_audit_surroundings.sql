@@ -28,7 +28,8 @@ begin
         g.tgtype & 16 <> 0 and g.tgname > '~~0_fence_leave' and exists (
           select from pg_catalog.pg_class c where c.oid = p_table and c.relkind = 'p') as leave
       from fence._members(p_table) m join pg_catalog.pg_trigger g on g.tgrelid = m.relid
-      where g.tgtype & 3 = 3 and g.tgtype & 20 <> 0 and g.tgparentid = 0 and g.tgfoid is distinct from fence._guard_function(p_guard.id)
+      where g.tgtype & 3 = 3 and g.tgtype & 20 <> 0 and g.tgfoid is distinct from fence._guard_function(p_guard.id)
+        and (g.tgparentid = 0 or g.tgisinternal)  -- a clone in PostgreSQL 14: it keeps its name, and its place, when the trigger is renamed
         and (p_guard.token_column is not null and g.tgname > '~0_fence_stamp' or g.tgname > '~~0_fence_leave')) t
     where t.leave or p_guard.token_column is not null;
 end

@@ -1,7 +1,8 @@
 -- The part of a guard's function that finds out which resources the event at hand touches: v_names, each once, in name order; null stands for a row
 -- whose key is null. The rows of a statement are the transition table fence_rows (an update in a tree has fence_old_rows too); a relation of that
 -- name in pg_temp would stand in for it in a trigger that somebody made without one, and run its code with our rights. Under a covering
--- claim that resource alone, and null where a row's key is. One row needs neither sorting nor telling apart, which cost more than its name. A key column that was renamed or dropped makes the queries fail: LF013.
+-- claim that resource alone, and null where a row's key is. One row needs neither sorting nor telling apart, which cost more than its name. A key
+-- column that was renamed or dropped makes the queries fail: LF013.
 create function fence._find_source(p_guard fence._guard, p_table oid) returns text
 language plpgsql
 stable

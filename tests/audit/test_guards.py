@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from audit.findings import OWNER, Fault, Stage, mend
-from harness import SUPERUSER
+from harness import SUPERUSER, Cluster
 
 
 def error(code: str, table: str) -> tuple[str, str, str]:
@@ -331,8 +333,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_found_and_its_remedy_mends_it(stage: Stage, name: str) -> None:
+def test_a_fault_is_found_and_its_remedy_mends_it(stage: Stage, name: str, cluster: Cluster) -> None:
     fault = FAULTS[name]
+    if name == "a trigger after the leaving row" and cluster.version < 15:
+        # There, clones have names of their own.
+        clones = (error("trigger-after-guard", table) for table in ("tree_a", "tree_m", "tree_m1"))
+        fault = replace(fault, findings=(*fault.findings, *clones))
     before = stage.audit()
     left = mend(stage, fault, before)
     if name == "swapped":  # the old table keeps its guard, under its new name
