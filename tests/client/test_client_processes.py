@@ -156,6 +156,10 @@ def test_a_killed_process_leaves_nothing_but_its_ttl(db: Database, report: str) 
     with subprocess.Popen(script(db, text), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "in\n"
+        asleep = "select from pg_stat_activity where datname = %s and wait_event = 'PgSleep'"
+        wait_until(
+            lambda: bool(db.cluster.admin.execute(asleep, (db.name,)).fetchall()), "it sleeps in its transaction"
+        )
         process.kill()
         process.wait(10)
     with psycopg.connect(db.url("app"), autocommit=True), pyfence.Fence(db.url("app")) as fence:

@@ -91,7 +91,7 @@ def test_windows_is_told(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_failing_step_shows_its_own_last_lines(dev: ModuleType) -> None:
-    script = "import sys; print(*range(30), sep='\\n'); print('the reason', file=sys.stderr); sys.exit(7)"
+    script = "import sys; print(*range(30), sep='\\n', flush=True); print('the reason', file=sys.stderr); sys.exit(7)"
     with pytest.raises(dev.Missing) as caught:
         dev.run([sys.executable, "-c", script], "pip install")
     lines = str(caught.value).splitlines()
