@@ -367,6 +367,15 @@ def test_an_exempt_role_is_observed_and_others_are_refused(
     assert {row[1] for row in noted(db)} == {"LF001", "LF004"}
 
 
+def test_an_exempt_role_passes_with_a_temporary_relation_in_the_way(db: Database) -> None:
+    make_tables(db)
+    protect(db, "public.t", "nightly", p_writes="once")
+    exempt(db, "outsider")
+    job = db.connect("outsider")
+    job.execute("create temporary table fence_rows (id int)")
+    assert job.execute(WRITE).rowcount == 2
+
+
 def test_set_role_and_security_definer_exempt_nobody(db: Database, t: str) -> None:
     """session_user counts: a role that may become the exempt one is not exempt."""
     mode(db, "enforce")

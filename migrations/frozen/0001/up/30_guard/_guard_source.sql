@@ -18,6 +18,7 @@ declare
   v_stamp text := '';
   v_turn text := '';
   v_before text := '';
+  v_touched text := '';
   v_once text := '';
   v_members text := '';
   v_leave text := '';
@@ -69,7 +70,7 @@ begin
   end if;$source$,
         v_name, p_guard.expiry, p_guard.id, p_guard.writes);
     else
-      v_before := $source$
+      v_touched := $source$
   if tg_when = 'AFTER' and tg_level = 'STATEMENT' then
     if pg_catalog.to_regclass('pg_temp.fence_rows') is not null then
       perform fence._refuse_shadow(tg_relid);
@@ -107,7 +108,7 @@ declare
 begin$source$, v_covered, v_stamp, v_turn, v_leave, v_before, pg_catalog.format($source$
   if fence._claims() is null and fence._passes(tg_relid, 'LF004', null) then
     %s
-  end if;$source$, pg_catalog.replace(v_return, E'\n', E'\n  ')), fence._find_source(p_guard, p_table), pg_catalog.format($source$
+  end if;$source$, pg_catalog.replace(v_return, E'\n', E'\n  ')), v_touched, fence._find_source(p_guard, p_table), pg_catalog.format($source$
   foreach v_name in array v_names loop
     if fence._check_lease(tg_relid, v_name, %L) is null then  -- its writer may pass; what it claims was not believed
       v_names := pg_catalog.array_remove(v_names, v_name);
