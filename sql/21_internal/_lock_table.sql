@@ -8,7 +8,7 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     perform fence._raise('LF010', format('this is changed at READ COMMITTED, not at %s', upper(current_setting('transaction_isolation'))),
       'A snapshot taken before the lock would not see what somebody else changed meanwhile.',
       'begin isolation level read committed;', p_table);

@@ -28,7 +28,9 @@ begin
       if lease.secret_hash is not null then
         perform fence._close(lease, 'expired');
       end if;
-      update fence._lease l set token = fence._next_token(l.token) where l.resource = p_covering returning l.* into lease;
+      if lease.token = v_granted then  -- still: another row may have been granted since
+        update fence._lease l set token = fence._next_token(l.token) where l.resource = p_covering returning l.* into lease;
+      end if;
       return;
     end if;
     reason := 'draining';

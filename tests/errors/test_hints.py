@@ -454,6 +454,16 @@ def test_acquiring_under_ones_own_claim(db: Database, lease: Lease) -> None:
     assert acquire(connection, "report:1")
 
 
+def test_a_covering_lease_under_an_old_snapshot(db: Database, report: str) -> None:
+    protect(db, report, "report:{id}", p_covering="all reports")
+    connection = db.connect("app", autocommit=True)
+    connection.execute("begin isolation level repeatable read")
+    diag = refusal("LF010", connection, "select fence.acquire('all reports')")
+    connection.execute("rollback")
+    connection.execute(diag.message_hint)
+    assert acquire(connection, "all reports")
+
+
 def test_what_is_not_available_is_left_out(db: Database, report: str) -> None:
     for parameter, value in (("p_mode", "observe"), ("p_inserts", "allow"), ("p_covering", "all")):
         statement = f"select fence.protect('public.report', 'report:{{id}}', {parameter} => '{value}')"

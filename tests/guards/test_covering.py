@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from guards.scene import acquire, ask, contents, expire, present, protect, release, renew, revoke
-from harness import Database, sqlstate
+from harness import SUPERUSER, Database, sqlstate
 
 READ_COMMITTED = psycopg.IsolationLevel.READ_COMMITTED
 ONE = "update public.t set body = 'one' where id = 1"
@@ -386,6 +386,71 @@ def test_a_snapshot_that_does_not_know_what_covers_grants_nothing(db: Database) 
         asking.execute("select * from fence.acquire('u:1')")
     asking.rollback()
     asking.execute("select * from fence.acquire('u:1')")
+
+
+def test_a_covering_lease_is_not_granted_above_read_committed(
+    db: Database, t: str, isolation: psycopg.IsolationLevel
+) -> None:
+    """A snapshot does not see the rows' leases that were granted after it, and would leave them open."""
+    release(db, acquire(db, "all rows"))
+    acquire(db, "row:2")
+    asking = db.connect("app", isolation=isolation)
+    asking.execute("select 1")
+    row = acquire(db, "row:1")
+    if isolation != READ_COMMITTED:
+        for statement in ("select * from fence.acquire('all rows')", "select fence.enter('all rows')"):
+            with sqlstate("LF010") as refused:
+                asking.execute(statement)
+            assert "READ COMMITTED" in str(refused.diag.message_primary)
+            assert refused.diag.message_hint == "begin isolation level read committed;"
+            asking.rollback()
+        renew(db, row)
+        asking.isolation_level = READ_COMMITTED
+    covering = acquire(asking, "all rows")
+    asking.commit()
+    assert covering.token > row.token
+    with sqlstate("LF001"):
+        renew(db, row)
+
+
+def test_read_uncommitted_is_read_committed(db: Database, t: str) -> None:
+    """PostgreSQL makes no difference, so neither the covering grant nor a change of the guard refuses it."""
+    asking = db.connect("app_owner", isolation=psycopg.IsolationLevel.READ_UNCOMMITTED)
+    asking.execute(
+        "select fence.protect('public.t', 'row:{id}', p_covering => 'all rows', p_expiry => 'until_superseded')"
+    )
+    asking.commit()
+    assert acquire(asking, "all rows")
+
+
+def test_of_many_rows_that_are_asked_for_at_once_only_one_changes_the_covering_token(db: Database, t: str) -> None:
+    """The second one looks before the first one commits, and locks after it: the first row's token stays the newest."""
+    release(db, acquire(db, "all rows"))
+    first, second, gate = db.connect("app"), db.connect("app"), db.connect(SUPERUSER)
+    _look_and_wait(db)
+    gate.execute("select pg_advisory_lock(1)")
+    second.execute("set pyfence_test.wait = 'on'")
+    row = acquire(first, "row:1")
+    asking = db.start_blocked(second, "select token from fence.acquire('row:2')", by=gate)
+    first.commit()
+    gate.execute("select pg_advisory_unlock(1)")
+    asking.result(10)
+    second.commit()
+    ((token,),) = db.execute("select token from fence._lease where resource = 'all rows'", user="fence_owner")
+    assert token < row.token
+
+
+def _look_and_wait(db: Database) -> None:
+    """Whoever asks whether a lease is live waits for lock 1 then, if told so."""
+    db.execute("alter function fence._is_live rename to _is_live_now", user="fence_owner")
+    db.execute(
+        "create function fence._is_live(p_lease fence._lease, p_authority_lineage bigint) returns boolean "
+        "language plpgsql volatile as $$ declare v_live boolean := fence._is_live_now(p_lease, p_authority_lineage); "
+        "begin if p_lease.resource = 'all rows' and current_setting('pyfence_test.wait', true) = 'on' then "
+        "perform pg_catalog.pg_advisory_lock(1); perform pg_catalog.pg_advisory_unlock(1); end if; "
+        "return v_live; end $$",
+        user="fence_owner",
+    )
 
 
 def test_two_who_ask_for_the_covering_lease_at_once(db: Database, t: str) -> None:

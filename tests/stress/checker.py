@@ -50,7 +50,7 @@ KINDS = {
     "stale": "G2: a row was written under a token although a newer one had been granted before the commit",
     "unclaimed": "G3: a row was written without a claim on its resource",
     "disorder": "G1: a token was granted that is not above every earlier one of its resource",
-    "usurped": "a lease was granted while its predecessor, or the one that covers it, was live",
+    "usurped": "a lease was granted while its predecessor, the one that covers it, or one under it was live",
     "revived": "a lease that was closed was opened again, or got another secret, without a new token",
     "repeated": "once, sequenced: a second write under one token, or a sequence that did not go up",
     "misstamped": "the token column does not hold the token that the row was written under",
@@ -117,9 +117,13 @@ class Checker:
         if old is not None and old["secret_hash"] is not None and str(old["expires_at"]) > str(new["acquired_at"]):
             self._report("usurped", transaction, resource, token)
         for guard in self.tables.values():
+            beside: Iterable[Row | None] = ()
             if guard.covering and resource.startswith(guard.covers):
-                over = self._leases.get(guard.covering)
-                if over and over["secret_hash"] is not None and str(over["expires_at"]) > str(new["acquired_at"]):
+                beside = [self._leases.get(guard.covering)]
+            elif resource == guard.covering and new["secret_hash"] is not None:
+                beside = [lease for name, lease in self._leases.items() if name.startswith(guard.covers)]
+            for other in beside:
+                if other and other["secret_hash"] is not None and str(other["expires_at"]) > str(new["acquired_at"]):
                     self._report("usurped", transaction, resource, token)
         self._newest[resource] = max(token, newest or token)
 

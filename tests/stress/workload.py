@@ -29,6 +29,7 @@ EXPECTED = {
     "LF006": "not the holder",
     "LF007": "applied already",
     "LF008": "sequence went backwards",
+    "LF010": "the covering lease, asked for above READ COMMITTED",
     "40001": "the snapshot is too old",
     "40P01": "deadlock between rows",
     "55P03": "a lock was not available in time",
@@ -141,7 +142,8 @@ class Actor:
     def connection(self, purpose: str, user: str = "app", *, autocommit: bool = True) -> Connection:
         found = self._connections.get(purpose)
         if found is None or found.closed:
-            options = "-c lock_timeout=300ms -c statement_timeout=20s"
+            level = self.choose.choice(LEVELS).name.lower().replace("_", "\\ ")
+            options = f"-c lock_timeout=300ms -c statement_timeout=20s -c default_transaction_isolation={level}"
             found = self.workload.db.connect(user, autocommit=autocommit, options=options)
             self._connections[purpose] = found
         return found

@@ -7,7 +7,7 @@
 -- written; it ends their leases.
 -- Locks, in order: as fence._check_allowance; as fence._lineage; as fence._row_side; the lease row FOR UPDATE SKIP LOCKED; as fence._covering_side; where the row is held,
 -- the row FOR NO KEY UPDATE SKIP LOCKED.
--- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
+-- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument, or a covering resource above READ COMMITTED; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
 create function fence.acquire(
   p_resource text,
   p_ttl interval default '30 seconds',
@@ -51,8 +51,13 @@ begin
   perform fence._begin_lease_change(p_ttl);
   perform fence._check_allowance(p_resource);
   v_lineage := fence._lineage();
-  if current_setting('transaction_isolation') <> 'read committed' then  -- a snapshot that does not know what covers what gets 40001
-    perform from fence._covering c where c.resource = '' for share;
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    perform from fence._covering c where c.resource = '' for share;  -- 40001 for a snapshot that does not know what covers what
+    if exists (select from fence._covering c where c.resource = p_resource) then
+      perform fence._raise('LF010', format('a covering lease is granted at READ COMMITTED, not at %s', upper(current_setting('transaction_isolation'))),
+        format('A row''s lease that was granted after the snapshot would stay open under %L.', p_resource),
+        'begin isolation level read committed;');
+    end if;
   end if;
 
   for v_covering in select distinct g.covering from fence._guard g where g.covering is not null and p_resource ~ g.pattern order by 1 loop
