@@ -41,6 +41,7 @@ class Violation:
     lsn: int
     resource: str
     token: int | None
+    newer: str  # the resource whose token is the newest: this one, or the one that covers it
     newest: int | None
     number: int = 0  # that the writer gave its claim
 
@@ -152,10 +153,11 @@ class Checker:
         self.transactions += bool(touched)
 
     def _row(self, transaction: Transaction, guard: Guarded, change: Change, resource: str, tokens: set[int]) -> None:
+        newest = max((resource, guard.covering or resource), key=lambda name: self._newest.get(name, 0))
         if not tokens:
             self._report("unclaimed", transaction, resource, None)
-        elif min(tokens) < max(self._newest.get(name, 0) for name in (resource, guard.covering or resource)):
-            self._report("stale", transaction, resource, min(tokens))
+        elif min(tokens) < self._newest.get(newest, 0):
+            self._report("stale", transaction, resource, min(tokens), newest)
         if guard.token_column and change.new is not None and guard.resource(change.new) == resource:
             stamped = change.new[guard.token_column]
             if stamped is None or int(stamped) not in tokens:
@@ -169,9 +171,15 @@ class Checker:
         if before is not None and before[0] == token and (writes == "once" or sequence <= before[1]):
             self._report("repeated", transaction, resource, token)
 
-    def _report(self, kind: str, transaction: Transaction, resource: str, token: int | None) -> None:
-        newest = self._newest.get(resource)
-        self.violations.append(Violation(kind, transaction.xid, transaction.lsn, resource, token, newest, self._number))
+    def _report(
+        self, kind: str, transaction: Transaction, resource: str, token: int | None, newer: str | None = None
+    ) -> None:
+        newer = newer or resource
+        self.violations.append(
+            Violation(
+                kind, transaction.xid, transaction.lsn, resource, token, newer, self._newest.get(newer), self._number
+            )
+        )
 
 
 def resources(guard: Guarded, change: Change) -> set[str]:
