@@ -7,7 +7,7 @@
 -- written; it ends their leases.
 -- Locks, in order: as fence._check_allowance; as fence._lineage; as fence._row_side; the lease row FOR UPDATE SKIP LOCKED; as fence._covering_side; where the row is held,
 -- the row FOR NO KEY UPDATE SKIP LOCKED.
--- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument, or a covering resource above READ COMMITTED; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
+-- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument, or, above READ COMMITTED, a covering resource or a rule with a number; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
 create function fence.acquire(
   p_resource text,
   p_ttl interval default '30 seconds',
@@ -54,9 +54,8 @@ begin
   if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     perform from fence._covering c where c.resource = '' for share;  -- 40001 for a snapshot that does not know what covers what
     if exists (select from fence._covering c where c.resource = p_resource) then
-      perform fence._raise('LF010', format('a covering lease is granted at READ COMMITTED, not at %s', upper(current_setting('transaction_isolation'))),
-        format('A row''s lease that was granted after the snapshot would stay open under %L.', p_resource),
-        'begin isolation level read committed;');
+      perform fence._read_committed_only('a covering lease is granted',
+        format('A row''s lease that was granted after the snapshot would stay open under %L.', p_resource));
     end if;
   end if;
 

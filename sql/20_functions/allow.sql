@@ -1,6 +1,6 @@
 -- Lets a role acquire the names of a pattern (* stands for any run of characters), p_max_leases of them at a time (null: any number), and, from its first
 -- rule on, no other name. Its members, too. Said again for the same pattern, it replaces the number; 0 takes the rule away. Leases that are held
--- stay. For administrators. Locks: none but its own row. Codes: LF010 bad argument.
+-- stay, and a transaction above READ COMMITTED with an older snapshot goes by the older rules. For administrators. Locks: none but its own row. Codes: LF010 bad argument.
 create function fence.allow(p_role regrole, p_pattern text, p_max_leases integer default null) returns void
 language plpgsql
 volatile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 from guards.scene import Lease, acquire, ask, contents, forge, present, protect, release
 from harness import SUPERUSER, Connection, Database, sqlstate
@@ -89,6 +90,30 @@ def test_it_exempts_nobody_else(db: Database, exempt: Connection) -> None:
     ):
         with sqlstate("42501"), exempt.transaction():
             exempt.execute(statement)
+
+
+def test_it_does_not_pass_with_a_snapshot_from_before_its_end(
+    db: Database, exempt: Connection, isolation: psycopg.IsolationLevel
+) -> None:
+    """unexempt waits for the writers of the table; this one has not touched it yet."""
+    writer = db.connect("outsider", isolation=isolation)
+    writer.execute("select 1")
+    db.execute("select fence.unexempt('public.t', 'outsider')")
+    with sqlstate("LF004" if isolation == psycopg.IsolationLevel.READ_COMMITTED else "40001"):
+        writer.execute("update public.t set body = 'legacy' where id = 1")
+    writer.rollback()
+    assert contents(db, "public.t") == [(1, "old"), (2, "old")]
+
+
+def test_two_exempt_sessions_write_at_once(db: Database, exempt: Connection, isolation: psycopg.IsolationLevel) -> None:
+    """And the exemption can be prolonged meanwhile."""
+    second = db.connect("outsider", isolation=isolation)
+    for number, session in enumerate((exempt, second), 1):
+        session.execute("update public.t set body = 'legacy' where id = %s", (number,))
+    db.execute("select fence.exempt('public.t', 'outsider', now() + interval '2 hours', 'test')")
+    exempt.commit()
+    second.commit()
+    assert contents(db, "public.t") == [(1, "legacy"), (2, "legacy")]
 
 
 def test_who_hides_his_own_violation(db: Database, exempt: Connection) -> None:

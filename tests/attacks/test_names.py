@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 from guards.scene import acquire, ask, protect, release
 from harness import SUPERUSER, Connection, Database, sqlstate
@@ -85,6 +86,20 @@ def test_a_lease_that_was_entered_counts_no_longer_than_its_transaction(db: Data
     job.commit()
     job.execute("select fence.enter('job:2')")
     job.commit()
+
+
+def test_old_snapshots_count_every_lease(db: Database, isolation: psycopg.IsolationLevel) -> None:
+    """Many transactions that began while nothing was held, each of which takes one."""
+    allow(db, "job:*", 1)
+    sessions = [db.connect("app", isolation=isolation) for _ in range(3)]
+    for session in sessions:
+        session.execute("select 1")
+    if isolation == psycopg.IsolationLevel.READ_COMMITTED:
+        with sessions.pop() as first:
+            acquire(first, "job:0")
+    for number, session in enumerate(sessions, 1):
+        with sqlstate("53400" if isolation == psycopg.IsolationLevel.READ_COMMITTED else "LF010"):
+            ask(session, f"job:{number}")
 
 
 def test_a_client_that_never_commits_keeps_its_name_and_nothing_else(db: Database) -> None:

@@ -454,8 +454,12 @@ def test_acquiring_under_ones_own_claim(db: Database, lease: Lease) -> None:
     assert acquire(connection, "report:1")
 
 
-def test_a_covering_lease_under_an_old_snapshot(db: Database, report: str) -> None:
-    protect(db, report, "report:{id}", p_covering="all reports")
+@pytest.mark.parametrize("reason", ["covering", "a rule with a number"])
+def test_what_an_old_snapshot_is_not_granted(db: Database, report: str, reason: str) -> None:
+    if reason == "covering":
+        protect(db, report, "report:{id}", p_covering="all reports")
+    else:
+        db.execute("select fence.allow('app', 'all *', 1)")
     connection = db.connect("app", autocommit=True)
     connection.execute("begin isolation level repeatable read")
     diag = refusal("LF010", connection, "select fence.acquire('all reports')")

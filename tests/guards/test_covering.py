@@ -453,6 +453,25 @@ def _look_and_wait(db: Database) -> None:
     )
 
 
+def test_a_writer_whose_snapshot_does_not_know_what_covers_tries_again(
+    db: Database, isolation: psycopg.IsolationLevel
+) -> None:
+    db.execute("create table public.u (id int primary key)")
+    protect(db, "public.u", "u:{id}")
+    writer, lease = db.connect("app", isolation=isolation), acquire(db, "u:1")
+    writer.execute("select 1")
+    protect(db, "public.u", "u:{id}", p_covering="nightly")
+    present(writer, lease)
+    if isolation != READ_COMMITTED:
+        with sqlstate("40001"):
+            writer.execute("insert into public.u values (1)")
+        writer.rollback()
+        present(writer, lease)
+    writer.execute("insert into public.u values (1)")
+    writer.commit()
+    assert contents(db, "public.u") == [(1,)]
+
+
 def test_two_who_ask_for_the_covering_lease_at_once(db: Database, t: str) -> None:
     first = db.connect("app")
     first.execute("select * from fence.acquire('all rows')")

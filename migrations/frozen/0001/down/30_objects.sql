@@ -98,6 +98,7 @@ drop function
   fence._plain_condition,
   fence._quarantine_remedy,
   fence._raise,
+  fence._read_committed_only,
   fence._record,
   fence._recorded_revision,
   fence._refuse_claim,

@@ -1,5 +1,5 @@
 -- 42501 where fence.allow keeps the session's role from a name, 53400 where it holds as many leases as it may. The rules that count are those of
--- session_user and of every role that it is a member of; a superuser is bound by its own alone.
+-- session_user and of every role that it is a member of; a superuser is bound by its own alone. LF010 under a rule with a number above READ COMMITTED.
 -- Locks: the rules with a limit that the name falls under, FOR NO KEY UPDATE: two cannot take the last lease at once.
 create function fence._check_allowance(p_resource text) returns void
 language plpgsql
@@ -26,6 +26,8 @@ begin
     end if;
     v_found := true;
     continue when v_rule.max_leases is null;
+    perform fence._read_committed_only(pg_catalog.format('a lease under a rule with a number (%L) is granted', v_rule.pattern),
+      'Leases that were granted after the snapshot would not be counted.');
     select a.max_leases into v_rule.max_leases
     from fence._allowance a where a.role = v_rule.role and a.pattern = v_rule.pattern for no key update;
     if v_rule.max_leases <= (

@@ -8,11 +8,7 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
-  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-    perform fence._raise('LF010', format('this is changed at READ COMMITTED, not at %s', upper(current_setting('transaction_isolation'))),
-      'A snapshot taken before the lock would not see what somebody else changed meanwhile.',
-      'begin isolation level read committed;', p_table);
-  end if;
+  perform fence._read_committed_only('this is changed', 'A snapshot taken before the lock would not see what somebody else changed meanwhile.', p_table);
   for v_try in 1 .. 5 loop
     begin
       execute format('lock table %s in %s mode', p_table, p_mode);
