@@ -9,6 +9,8 @@ begin
   if p_mode is null then
     perform fence._raise('LF010', 'a mode is needed', 'The mode is null.', 'Pass ''enforce'' or ''observe''.', p_table);
   end if;
+  perform fence._template_of(p_table);
+  perform fence._lock_table(p_table, 'share row exclusive');  -- what the template is, and whether there is one, is known only now
   perform fence.protect(p_table, fence._template_of(p_table), p_mode);
 end
 $$;

@@ -1,6 +1,7 @@
 -- 42501 where fence.allow keeps the session's role from a name, 53400 where it holds as many leases as it may. The rules that count are those of
 -- session_user and of every role that it is a member of; a superuser is bound by its own alone. LF010 under a rule with a number above READ COMMITTED.
--- Locks: the rules with a limit that the name falls under, FOR NO KEY UPDATE: two cannot take the last lease at once.
+-- Locks: the rules with a limit that the name falls under, FOR NO KEY UPDATE: two cannot take the last lease at once; the role's expired leases under
+-- them FOR SHARE SKIP LOCKED.
 create function fence._check_allowance(p_resource text) returns void
 language plpgsql
 volatile
@@ -9,6 +10,7 @@ declare
   v_names text;
   v_rule record;
   v_found boolean := false;
+  v_over text[];
 begin
   if not exists (select from fence._allowance) then
     return;
@@ -30,11 +32,19 @@ begin
       'Leases that were granted after the snapshot would not be counted.');
     select a.max_leases into v_rule.max_leases
     from fence._allowance a where a.role = v_rule.role and a.pattern = v_rule.pattern for no key update;
+    if not found then  -- the rule has been taken away meanwhile
+      perform fence._check_allowance(p_resource);
+      return;
+    end if;
+    v_over := array(  -- one that is being renewed is not over
+      select l.resource from fence._lease l
+      where l.granted_to = session_user and l.secret_hash is not null and l.expires_at <= pg_catalog.clock_timestamp()
+        and l.resource ~ v_rule.expression and l.resource <> p_resource
+      for share skip locked);
     if v_rule.max_leases <= (
       select pg_catalog.count(*) from fence._lease l
-      where l.granted_to = session_user and l.secret_hash is not null and l.expires_at > pg_catalog.clock_timestamp()
-        and fence._is_entered(l.entered)
-        and l.resource ~ v_rule.expression and l.resource <> p_resource)
+      where l.granted_to = session_user and l.secret_hash is not null and fence._is_entered(l.entered)
+        and l.resource ~ v_rule.expression and l.resource <> p_resource and l.resource <> all (v_over))
     then
       perform fence._raise('53400', pg_catalog.format('%I holds as many leases as it may', session_user),
         pg_catalog.format('It may hold %s under %L at a time.', v_rule.max_leases, v_rule.pattern),

@@ -24,7 +24,10 @@ begin
     reason := 'draining';
   elsif lease.token = v_granted then
     select l.* into lease from fence._lease l where l.resource = p_covering for update skip locked;
-    if found then
+    if found and fence._is_live(lease, p_lineage) then  -- it has been renewed meanwhile
+      reason := 'held';
+      return;
+    elsif found then
       if lease.secret_hash is not null then
         perform fence._close(lease, 'expired');
       end if;
@@ -37,6 +40,8 @@ begin
     select l.* into lease from fence._lease l where l.resource = p_covering for no key update skip locked;
     if not found then
       select l.* into lease from fence._lease l where l.resource = p_covering;
+    elsif fence._is_live(lease, p_lineage) then
+      reason := 'held';
     elsif lease.secret_hash is not null then
       perform fence._close(lease, 'expired');
     end if;

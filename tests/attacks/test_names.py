@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import acquire, ask, protect, release
+from guards.scene import acquire, ask, expire, protect, release
 from harness import SUPERUSER, Connection, Database, sqlstate
 
 
@@ -100,6 +100,29 @@ def test_old_snapshots_count_every_lease(db: Database, isolation: psycopg.Isolat
     for number, session in enumerate(sessions, 1):
         with sqlstate("53400" if isolation == psycopg.IsolationLevel.READ_COMMITTED else "LF010"):
             ask(session, f"job:{number}")
+
+
+def test_a_lease_that_is_being_renewed_counts(db: Database) -> None:
+    """It looks expired to everybody else while its holder keeps the renewal open."""
+    allow(db, "job:*", 1)
+    acquire(db, "job:1")
+    expire(db, "job:1")
+    renewing, asking = db.connect("fence_owner"), db.connect("app", autocommit=True)
+    renewing.execute("update fence._lease set expires_at = now() + interval '1 h' where resource = 'job:1'")
+    with sqlstate("53400"):
+        ask(asking, "job:2")
+    renewing.rollback()
+    assert ask(asking, "job:2").granted
+
+
+def test_a_rule_that_is_taken_away_while_somebody_asks_counts_no_more(db: Database) -> None:
+    allow(db, "job:*", 1)
+    owner, asking = db.connect("app_owner"), db.connect("app")
+    owner.execute("select fence.allow('app', 'other:*', 1), fence.allow('app', 'job:*', 0)")
+    waiting = db.start_blocked(asking, "select fence.acquire('job:1')", by=owner)
+    owner.commit()
+    with sqlstate("42501"):
+        waiting.result(10)
 
 
 def test_a_client_that_never_commits_keeps_its_name_and_nothing_else(db: Database) -> None:

@@ -454,6 +454,27 @@ def test_acquiring_under_ones_own_claim(db: Database, lease: Lease) -> None:
     assert acquire(connection, "report:1")
 
 
+@pytest.mark.parametrize("reason", ["held", "draining"])
+def test_entering_what_somebody_else_has(db: Database, report: str, reason: str) -> None:
+    """A draining one is closed by a request that commits: new ones of its holder would keep the job out for ever."""
+    protect(db, report, "report:{id}", p_expiry="until_superseded")
+    lease, writers = acquire(db, "report:1"), [db.connect("app"), db.connect("app")]
+    job = db.connect("app", autocommit=True)
+    if reason == "draining":
+        present(writers[0], lease)
+        expire(db, "report:1")
+    diag = refusal("LF012", job, "select fence.enter('report:1')")
+    found = commands(diag.message_hint)
+    if reason == "held":
+        release(db, lease)
+    else:
+        job.execute(found[0])
+        with sqlstate("LF001"):
+            present(writers[1], lease)
+        writers[0].commit()
+    assert job.execute(found[-1]).rowcount == 1
+
+
 @pytest.mark.parametrize("reason", ["covering", "a rule with a number"])
 def test_what_an_old_snapshot_is_not_granted(db: Database, report: str, reason: str) -> None:
     if reason == "covering":

@@ -472,6 +472,87 @@ def test_a_writer_whose_snapshot_does_not_know_what_covers_tries_again(
     assert contents(db, "public.u") == [(1,)]
 
 
+@pytest.mark.parametrize("how", ["a second table", "taken away and back", "another template"])
+def test_what_no_write_would_be_accepted_under_ends_when_it_is_covered(db: Database, t: str, how: str) -> None:
+    """An earlier covering grant stands above its token."""
+    name = {"a second table": "x:1", "taken away and back": "row:1", "another template": "line:1"}[how]
+    table = "public.u" if how == "a second table" else t
+    db.execute("create table public.u (id int primary key, body text)")
+    protect(db, "public.u", "x:{id}")
+    if how == "taken away and back":
+        protect(db, t, "row:{id}", p_covering="")
+    lease, later = acquire(db, name), name.replace("1", "2")
+    release(db, acquire(db, "all rows"))
+    kept = acquire(db, later)
+    protect(db, table, name.replace("1", "{id}"), p_covering="all rows")
+    with sqlstate("LF001"):
+        renew(db, lease)
+    renew(db, kept)
+    writer = db.connect("app")
+    for held in (kept, acquire(db, name)):
+        present(writer, held)
+        writer.execute(
+            f"insert into {table} (id) values (%s) on conflict (id) do update set body = 'x'", (held.resource[-1],)
+        )
+        writer.commit()
+
+
+@pytest.mark.parametrize("end", [release, lambda db, x: revoke(db, x.resource)])
+def test_a_long_first_row_keeps_no_other_row_waiting(db: Database, t: str, end: Any) -> None:
+    end(db, acquire(db, "all rows"))
+    job = db.connect("app")
+    job.execute("select fence.enter('row:1')")
+    assert ask(db, "row:2").granted
+
+
+def test_a_covering_lease_released_within_its_writers_transaction(
+    db: Database, t: str, isolation: psycopg.IsolationLevel
+) -> None:
+    covering, writer, late = acquire(db, "all rows"), db.connect("app"), db.connect("app", isolation=isolation)
+    late.execute("select 1")
+    present(writer, covering)
+    writer.execute(ALL)
+    writer.execute("select fence.release(%s, %s, %s)", covering.parameters)
+    assert ask(db, "row:1").reason in ("held", "draining")
+    writer.commit()
+    row = acquire(db, "row:1")
+    with sqlstate("LF001" if isolation == READ_COMMITTED else "40001"):
+        present(late, covering)
+        late.execute(ALL)
+    assert row.token > covering.token
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_covering_lease_that_is_renewed_while_a_row_is_asked_for_goes_on(db: Database, t: str, writing: bool) -> None:
+    covering, writer = acquire(db, "all rows"), db.connect("app")
+    if writing:
+        present(writer, covering)
+        writer.execute(ALL)
+    gate, asking = db.connect(SUPERUSER), db.connect("app")
+    _look_and_wait(db)
+    gate.execute("select pg_advisory_lock(1)")
+    asking.execute("set pyfence_test.wait = 'on'")
+    expire(db, "all rows")
+    waiting = db.start_blocked(asking, "select granted, reason from fence.acquire('row:1')", by=gate)
+    live = "update fence._lease set expires_at = now() + interval '1 h' where resource = 'all rows'"
+    db.execute(live, user="fence_owner")
+    gate.execute("select pg_advisory_unlock(1)")
+    assert waiting.result(10).fetchall() == [(False, "held")]
+    asking.commit()
+    writer.commit()
+    renew(db, covering)
+
+
+def test_two_who_protect_at_once_make_no_cover_of_covers(db: Database, t: str) -> None:
+    db.execute("create table public.u (id int primary key)")
+    first, second = db.connect("app_owner"), db.connect("app_owner")
+    first.execute("select fence.protect('public.t', 'row:{id}', p_covering => 'x:1')")
+    waiting = db.start_blocked(second, "select fence.protect('public.u', 'x:{id}', p_covering => 'y')", by=first)
+    first.commit()
+    with sqlstate("LF010"):
+        waiting.result(10)
+
+
 def test_two_who_ask_for_the_covering_lease_at_once(db: Database, t: str) -> None:
     first = db.connect("app")
     first.execute("select * from fence.acquire('all rows')")

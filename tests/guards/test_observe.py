@@ -414,6 +414,26 @@ def test_unexempt_waits_for_open_writers_and_then_none_passes(db: Database, t: s
     assert events == ["exempted", "exemption ended"]
 
 
+def test_an_exemption_meets_an_unprotect(db: Database, t: str, scope: Scope, isolation: psycopg.IsolationLevel) -> None:
+    """Whichever comes first: none is left for a guard that is gone."""
+    exempting, other = db.connect("app_owner", isolation=isolation), db.connect("app_owner")
+    ask = "select fence.exempt('public.t', 'outsider', now() + interval '1 h', 'x')"
+    exempting.execute("select 1")
+    other.execute("select fence.unprotect('public.t')")
+    waiting = db.start_blocked(exempting, ask, by=other)
+    other.commit()
+    with sqlstate("LF010" if isolation == READ_COMMITTED else "40001"):
+        waiting.result(10)
+    exempting.rollback()
+    protect(db, "public.t", scope.template)
+    exempting.execute(ask)
+    ending = db.start_blocked(other, "select fence.unprotect('public.t')", by=exempting)
+    exempting.commit()
+    ending.result(10)
+    other.commit()
+    assert db.execute("select from fence._exemption", user="fence_owner") == []
+
+
 def test_the_doctor_lists_exemptions_with_their_end(db: Database, t: str) -> None:
     mode(db, "enforce")
     exempt(db, "outsider", reason="ticket 7")

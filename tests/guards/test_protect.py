@@ -467,6 +467,25 @@ def test_two_owners_who_protect_at_once_make_one_guard(db: Database, t: str, sec
     )
 
 
+@pytest.mark.parametrize("change", ["fence.protect('public.t', 'tenant:{tenant}')", "fence.unprotect('public.t')"])
+def test_set_mode_knows_what_it_has_waited_for(db: Database, change: str) -> None:
+    """It keeps the template, and so has to read it when nobody else can change it."""
+    db.execute("create table public.t (id int primary key, tenant int not null)")
+    protect(db, "public.t", "row:{id}", p_writes="once")
+    first, second = db.connect("app_owner"), db.connect("app_owner")
+    first.execute(f"select {change}")
+    waiting = db.start_blocked(second, "select fence.set_mode('public.t', 'enforce')", by=first)
+    first.commit()
+    if "unprotect" in change:
+        with sqlstate("LF010"):
+            waiting.result(10)
+        assert db.execute("select from fence.protected_tables") == []
+    else:
+        waiting.result(10)
+        second.commit()
+        assert db.execute("select resource from fence.protected_tables") == [("tenant:{tenant}",)]
+
+
 @pytest.mark.parametrize("call", ["protect('public.t', 'nightly')", "unprotect('public.t')"])
 def test_guards_are_changed_at_read_committed(
     db: Database, t: str, call: str, isolation: psycopg.IsolationLevel

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, ask, contents, expire, forge, present, renew, revoke, supersede
+from guards.scene import Lease, acquire, ask, contents, expire, forge, present, release, renew, revoke, supersede
 from harness import Database, sqlstate
 from races.writer import UPDATE, body, snapshots, write
 
@@ -50,6 +50,61 @@ def test_a_new_row_conflicts_with_nothing_and_is_refused_all_the_same(
         a.execute("insert into public.entry (report) values (1)")
     a.rollback()
     assert contents(db, "public.entry") == []
+
+
+CALLS = {
+    "release": "select fence.release(%s, %s, %s)",
+    "revoke": "select fence.revoke(%s, %s || %s)",
+    "evict": "select fence.evict(%s), %s::text, %s::text",
+}
+
+
+@snapshots
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("call", CALLS)
+def test_no_answer_is_given_from_before_the_grant(
+    db: Database, level: psycopg.IsolationLevel, call: str, known: bool
+) -> None:
+    """And asking again, with a newer snapshot, is answered."""
+    if known:
+        release(db, acquire(db, "x"))
+    asking = db.connect("app" if call == "release" else "app_owner", isolation=level)
+    asking.execute("select 1")
+    lease = acquire(db, "x")
+    with sqlstate("40001"):
+        asking.execute(CALLS[call], lease.parameters)
+    asking.rollback()
+    assert len(asking.execute(CALLS[call], lease.parameters).fetchall()) == 1
+    asking.commit()
+    assert db.execute("select state from fence.leases") == [("held" if call == "evict" else "closed",)]
+
+
+@snapshots
+@pytest.mark.parametrize("call", CALLS)
+def test_who_is_no_holder_locks_and_leaves_nothing_at_any_level(
+    db: Database, level: psycopg.IsolationLevel, call: str
+) -> None:
+    lease, asking = acquire(db, "x"), db.connect("app" if call == "release" else "app_owner", isolation=level)
+    for name in ("x", "unknown"):
+        if (name, call) != ("x", "revoke"):
+            asking.execute(CALLS[call], (name, 1, "guess"))
+    renew(db, lease)
+    asking.commit()
+    assert db.execute("select resource from fence.leases") == [("x",)]
+
+
+@snapshots
+def test_enter_is_refused_by_no_lease_that_was_released(db: Database, level: psycopg.IsolationLevel) -> None:
+    lease, job = acquire(db, "x"), db.connect("app", isolation=level)
+    with sqlstate("LF012"):
+        job.execute("select fence.enter('x')")
+    job.rollback()
+    job.execute("select 1")
+    release(db, lease)
+    with sqlstate("40001"):
+        job.execute("select fence.enter('x')")
+    job.rollback()
+    job.execute("select fence.enter('x')")
 
 
 @snapshots

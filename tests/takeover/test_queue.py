@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, ask, expire, release, revoke
+from guards.scene import Lease, acquire, ask, expire, release, renew, revoke
 from harness import Connection, Database, sqlstate
 
 TURN = "select granted, token, secret, reason, ticket from fence._acquire_in_turn('report:1', '30 s', 'x', %s, %s)"
@@ -144,24 +144,45 @@ def test_one_that_waits_no_longer_lets_the_next_one_be_called(db: Database, leas
     db.execute("select fence._decline(%s)", (second,), user="app")
 
 
-def test_a_release_in_flight_is_not_missed(db: Database, lease: Lease) -> None:
-    """Whoever queues up while the lease is being released waits for that, and gets it."""
-    releasing, waiter = db.connect("app"), db.connect("app", autocommit=True)
-    releasing.execute("select fence.release(%s, %s, %s)", lease.parameters)
-    waiting = db.start_blocked(waiter, TURN, (0, None), by=releasing)
-    releasing.commit()
-    assert waiting.result(10).fetchall()[0][0]
+@pytest.mark.parametrize("first", ["release", "place"])
+def test_a_place_that_a_release_does_not_see_is_asked_for_again_within_a_second(
+    db: Database, lease: Lease, first: str
+) -> None:
+    """Neither waits for the other's transaction: the holder's heartbeats must not wait for a stranger's."""
+    releasing, waiter, listener = db.connect("app"), db.connect("app"), Listener(db)
+    steps = {
+        "release": lambda: releasing.execute("select fence.release(%s, %s, %s)", lease.parameters),
+        "place": lambda: waiter.execute(
+            "select ticket, retry_in <= interval '1 s' from fence._acquire_in_turn('report:1', '30 s', 'x', 0, %s)",
+            (listener.pid,),
+        ),
+    }
+    second = "place" if first == "release" else "release"
+    done = {first: steps[first](), second: steps[second]()}
+    ((ticket, soon),) = done["place"].fetchall()
+    assert soon
+    for connection in (releasing, waiter):
+        connection.commit()
+    assert listener.calls(0.1) == []
+    assert turn(db, ticket, listener.pid)[0]
 
 
-def test_a_place_in_the_making_is_not_missed(db: Database, lease: Lease) -> None:
-    listener = Listener(db)
-    waiter = db.connect("app")
-    ticket = queue_up(waiter, listener.pid)
-    releasing = db.connect("app", autocommit=True)
-    waiting = db.start_blocked(releasing, "select fence.release(%s, %s, %s)", lease.parameters, by=waiter)
-    waiter.commit()
-    waiting.result(10)
-    assert listener.calls(5) == [ticket]
+def test_who_has_asked_before_is_called_and_asks_no_more_often_than_that(db: Database, lease: Lease) -> None:
+    ticket = queue_up(db)
+    ((soon,),) = db.execute(
+        "select retry_in <= interval '1 s' from fence._acquire_in_turn('report:1', '30 s', 'x', %s, null)",
+        (ticket,),
+        user="app",
+    )
+    assert not soon
+
+
+def test_a_waiter_in_an_open_transaction_holds_up_no_heartbeat(db: Database, lease: Lease) -> None:
+    waiter, holder = db.connect("app"), db.connect("app", autocommit=True)
+    queue_up(waiter)
+    holder.execute("set lock_timeout = '10 ms'")
+    renew(holder, lease)
+    revoke(db, "report:1")
 
 
 @pytest.mark.parametrize("listens", [True, False])

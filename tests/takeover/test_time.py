@@ -79,7 +79,7 @@ def test_no_statement_has_a_place_for_one() -> None:
 def test_no_function_reads_a_clock_that_stands_still(db: Database) -> None:
     """A transaction may be older than the lease it asks about. Excepted: what no decision looks at."""
     found = {name: FROZEN_CLOCKS.findall(source) for name, (_, source) in sources(db).items()}
-    assert {name for name, clocks in found.items() if clocks} == {"_new_guard", "_refuse_unknown"}
+    assert {name for name, clocks in found.items() if clocks} == {"_new_guard", "_check_snapshot"}
 
 
 @pytest.mark.parametrize("here", ["America/New_York", "Pacific/Kiritimati"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import acquire, check_refusal, present, protect
+from guards.scene import acquire, check_refusal, present, protect, release
 from harness import Database, sqlstate
 from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, whereabouts
 
@@ -274,6 +274,63 @@ def test_what_was_counted_survives_a_detached_partition(db: Database) -> None:
     db.execute("alter table public.t detach partition public.rest")
     db.execute("select fence.set_mode('public.t', 'enforce')")
     assert attempt(connection, statement, lease) == "LF007"
+
+
+def test_exemptions_stay_with_a_tree_that_loses_a_partition(db: Database) -> None:
+    plant(db)
+    db.execute("select fence.exempt('public.t', 'outsider', now() + interval '1 h', 'x')")
+    db.execute("alter table public.t detach partition public.jan")
+    db.execute("select fence.set_mode('public.t', 'enforce')")
+    assert attempt(db.connect("outsider"), "update public.t set body = 'new' where id = 4") == 1
+
+
+def counting(db: Database, rule: str) -> None:
+    """A table and a partitioned table that count the writes under one resource, each for itself."""
+    db.execute("create table public.part (id int primary key)")
+    db.execute("create table public.whole (id int primary key) partition by range (id)")
+    db.execute("create table public.rest partition of public.whole for values from (1) to (10)")
+    for table in ("public.part", "public.whole"):
+        protect(db, table, "row", p_writes=rule)
+
+
+def join(db: Database) -> None:
+    db.execute("alter table public.whole attach partition public.part for values from (10) to (20)")
+    db.execute("select fence.set_mode('public.whole', 'enforce')")
+
+
+@pytest.mark.parametrize("newer", ["part", "whole"])
+def test_the_newest_of_what_both_have_counted_counts(db: Database, newer: str) -> None:
+    older = "whole" if newer == "part" else "part"
+    counting(db, "once")
+    keys, connection = {"part": 10, "whole": 1}, db.connect("app")
+    for table in (older, newer):
+        lease = acquire(db, "row")
+        present(connection, lease)
+        connection.execute(f"insert into public.{table} values ({keys[table]})")
+        connection.commit()
+        if table == older:
+            release(db, lease)
+    join(db)
+    for table in (older, newer):
+        assert attempt(connection, f"delete from public.{table} where id = {keys[table]}", lease) == "LF007"
+
+
+def test_a_number_that_one_has_counted_is_no_news_to_both(db: Database) -> None:
+    counting(db, "sequenced")
+    lease, connection = acquire(db, "row"), db.connect("app")
+
+    def write(number: int, statement: str) -> None:
+        connection.execute("select fence.present(%s, %s, %s, %s)", (*lease.parameters, number))
+        connection.execute(statement)
+        connection.commit()
+
+    write(5, "insert into public.part values (10)")
+    write(3, "insert into public.whole values (1)")
+    join(db)
+    with sqlstate("LF008"):
+        write(4, "delete from public.whole where id = 1")
+    connection.rollback()
+    write(6, "delete from public.whole where id = 1")
 
 
 # -- guards that meet -------------------------------------------------------------------------------------------------

@@ -112,6 +112,24 @@ def test_a_refused_write_stamps_nothing(stamped: Scene) -> None:
     assert tokens(stamped.db) == {1: stamped.lease.token, 2: None}
 
 
+@pytest.mark.parametrize("template", ["nightly", "row:{id}"])
+def test_a_claim_that_changes_within_the_statement_is_not_stamped(db: Database, template: str) -> None:
+    """And is put back before the statement is over, where the guard looks at it."""
+    db.execute("create table public.t (id int primary key, body text, token bigint)")
+    db.execute("insert into public.t values (1, 'old', null), (2, 'old', null)")
+    protect(db, "public.t", template, p_token_column="token")
+    leases = [acquire(db, name) for name in (["nightly"] if template == "nightly" else ["row:1", "row:2"])]
+    writer = db.connect("app")
+    for lease in leases:
+        writer.execute("select fence.present(%s, %s, %s)", lease.parameters)
+    ((good,),) = writer.execute("select current_setting('fence.claims')").fetchall()
+    forged = good.replace(str(leases[0].token), "9000000000000000000")
+    change = "update public.t set body = set_config('fence.claims', case id when 1 then %s else %s end, true)"
+    writer.execute(change, (forged, good))
+    writer.commit()
+    assert tokens(db) == {1: leases[0].token, 2: leases[-1].token}
+
+
 def test_each_row_gets_the_token_of_its_resource(db: Database) -> None:
     for partitioned in (False, True):
         scene = make(db, Kind("row:{id}", "row:1", partitioned), p_token_column="token")

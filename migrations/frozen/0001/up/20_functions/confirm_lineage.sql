@@ -1,5 +1,5 @@
 -- Accepts what this database is now, and begins a new lineage of tokens: ends a quarantine (LF009), or is a precaution after a restore that
--- left no trace. Every lease granted before is dead. The floor is the clock, or p_floor if that is higher: a number above every token
+-- left no trace. Every lease granted before is dead, from the next snapshot on. The floor is the clock, or p_floor if that is higher: a number above every token
 -- that anything remembers, where the clock cannot be trusted. Returns the floor. For administrators.
 -- Locks: the authority's table EXCLUSIVE: waits for grants in flight, in five tries of a second.
 -- Codes: LF009 the clock is behind and p_floor does not help; LF010 bad argument; 55P03.

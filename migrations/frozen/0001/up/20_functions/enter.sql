@@ -19,9 +19,12 @@ declare
 begin
   select a.* into strict v_answer from fence.acquire(p_resource, p_ttl, p_owner) a;
   if not v_answer.granted then
+    perform fence._check_snapshot(p_resource);
     perform fence._raise('LF012', format('%L is held by another', p_resource),
       format('Owner %L, token %s, until %s (%s).', v_answer.owner, v_answer.token, v_answer.expires_at, v_answer.reason),
-      format('Run the job again later: select fence.enter(%L);', p_resource));
+      case v_answer.reason when 'held' then format('Run the job again later: select fence.enter(%L);', p_resource)
+        else format('Close it to new transactions of its old holder, in a transaction of its own: select * from fence.acquire(%L, ''1 ms''); '
+          || 'then run the job again: select fence.enter(%L);', p_resource, p_resource) end);
   end if;
   update fence._lease l set entered = pg_current_xact_id() where l.resource = p_resource;
   perform fence._record('entered', p_resource, v_answer.token, v_answer.owner);

@@ -3,7 +3,7 @@
 -- result that nobody reads. A lease that is not closed, expired or not, is left alone with a notice: revoke it first. Found by their label in
 -- pg_locks, and only where they have locked leases, too. Returns how many have ended, within five seconds. For administrators.
 -- A prepared transaction has no backend: a notice names it.
--- Locks: none. Codes: LF010 bad argument; 42501 the schema's owner may not end one of them: nothing is ended then.
+-- Locks: none. Codes: LF010 bad argument; 40001 for a snapshot that cannot tell; 42501 the schema's owner may not end one of them: nothing is ended then.
 create function fence.evict(p_resource text) returns integer
 language plpgsql
 volatile
@@ -22,6 +22,7 @@ declare
   v_left bigint;
 begin
   perform fence._check_resource(p_resource);
+  perform fence._check_snapshot(p_resource);
   select l.* into v_lease from fence._lease l where l.resource = p_resource;
   if not found then
     return 0;

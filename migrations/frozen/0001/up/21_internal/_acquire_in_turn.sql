@@ -4,8 +4,9 @@
 --   p_listener      the backend that listens on channel fence_<pid> for the ticket; null: the caller asks about once a second
 -- Whoever has its place with a listener is called by release and revoke, and by others who find the lease free, and needs to ask
 -- again only when the answer's retry_in is over. A grant ends the place.
--- A new place is made under a lock on the lease, so that no release in flight can miss it.
--- Locks, in order: the waiter's row; for a new place or listener as fence._check_allowance and fence._lineage, and the lease row FOR NO KEY UPDATE; as fence._call_waiter; as fence.acquire.
+-- A release in flight does not see a new place: who has got one asks again within a second. A lock on the lease would do, too, and have its holder wait for a
+-- stranger's transaction.
+-- Locks, in order: the waiter's row; for a new place or listener as fence._check_allowance; as fence._call_waiter; as fence.acquire.
 -- Codes: as fence.acquire.
 create function fence._acquire_in_turn(p_resource text, p_ttl interval, p_owner text, p_ticket bigint, p_listener integer)
 returns table (
@@ -29,6 +30,7 @@ as $$
 declare
   v_ticket bigint := p_ticket;
   v_due_at timestamptz := clock_timestamp() + case when p_listener is null then interval '5 seconds' else interval '40 seconds' end;
+  v_new boolean := false;
   v_lease fence._lease;
   v_answer record;
 begin
@@ -48,8 +50,7 @@ begin
       where w.ticket = any (array(
         select x.ticket from fence._waiter x where x.due_at < clock_timestamp() - interval '1 minute'
         order by x.ticket limit 10 for update skip locked));
-      perform fence._lineage();  -- its locks come first in acquire
-      perform from fence._lease l where l.resource = p_resource for no key update;
+      v_new := true;
     end if;
   end if;
   select l.* into v_lease from fence._lease l where l.resource = p_resource;
@@ -65,7 +66,7 @@ begin
     delete from fence._waiter w where w.ticket = v_ticket;
   else
     perform set_config('synchronous_commit', 'off', true);
-    if exists (select from fence._guard g where g.covering is not null and p_resource ~ g.pattern) then
+    if v_new or exists (select from fence._guard g where g.covering is not null and p_resource ~ g.pattern) then
       v_answer.retry_in := least(v_answer.retry_in, interval '1 second');  -- nobody is called when the covering lease ends
     end if;
   end if;

@@ -49,11 +49,12 @@ begin
     where t.tgfoid = fence._guard_function(v_guard.id) and fence._tree_root(t.tgrelid) <> p_table)
   then
     -- Triggers of this guard are on a second table, a detached partition for example: leave that function to it, and take one of our own,
-    -- with what was counted so far.
+    -- with what was counted so far and the exemptions.
     v_former := v_guard.id;
     v_guard.id := (fence._new_guard(p_table)).id;
-    insert into fence._accepted (guard, resource, token, sequence, xact, at)
-    select v_guard.id, a.resource, a.token, a.sequence, a.xact, a.at from fence._accepted a where a.guard = v_former;
+    perform fence._copy_counts(v_former, v_guard.id);
+    insert into fence._exemption (guard, role, until, reason, granted_at, granted_by)
+    select v_guard.id, e.role, e.until, e.reason, e.granted_at, e.granted_by from fence._exemption e where e.guard = v_former;
   end if;
 
   select n.nspname, c.relname into v_guard.schema_name, v_guard.table_name
@@ -88,6 +89,7 @@ begin
       or not exists (select from fence._covering c where c.resource = v_guard.covering))
   then
     perform fence._begin_covering(v_guard.covering);
+    perform fence._check_covering_name(v_guard, p_table);  -- again: nobody changes what covers what from here on
   end if;
   perform fence._create_guard_function(v_guard, p_table);
   -- Guards of tables that have become parts of this one. The query looks at every guard: only where there can be one.
@@ -97,7 +99,7 @@ begin
       where t.tgrelid = p_table and not t.tgisinternal and p.pronamespace = 'fence'::regnamespace
         and p.oid is distinct from fence._guard_function(v_guard.id))
   then
-    perform fence._forget_guard(g.id)
+    perform fence._copy_counts(g.id, v_guard.id), fence._forget_guard(g.id)
     from fence._guard g
     where g.id <> v_guard.id
       and exists (select from pg_trigger t where t.tgfoid = fence._guard_function(g.id) and not t.tgisinternal)
