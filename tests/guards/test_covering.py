@@ -363,6 +363,20 @@ def test_a_lease_given_back_while_covering_begins_is_not_closed_again(db: Databa
     assert closings(db, "nightly") == ["released"]
 
 
+def test_a_row_given_back_while_it_is_covered_is_not_closed_again(db: Database, t: str) -> None:
+    db.execute("create table public.u (id int primary key)")
+    protect(db, "public.u", "u:{id}")
+    row, releasing, owner = acquire(db, "u:1"), db.connect("app"), db.connect("app_owner")
+    release(db, acquire(db, "all rows"))
+    releasing.execute("select fence.release(%s, %s, %s)", row.parameters)
+    protecting = "select fence.protect('public.u', 'u:{id}', p_covering => 'all rows')"
+    waiting = db.start_blocked(owner, protecting, by=releasing)
+    releasing.commit()
+    waiting.result(20)
+    owner.commit()
+    assert closings(db, "u:1") == ["released"]
+
+
 def test_protect_waits_for_a_grant_that_knows_nothing_of_the_covering_yet(db: Database, t: str) -> None:
     db.execute("create table public.u (id int primary key)")
     asking, owner = db.connect("app"), db.connect("app_owner")
