@@ -255,7 +255,8 @@ class Database:
         if connection is None or connection.closed:
             connection = self._by_user[user] = self.connect(user, autocommit=True)
         cursor = connection.execute(statement, params)
-        return cursor.fetchall() if cursor.description else []
+        returns_rows = cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
+        return cursor.fetchall() if returns_rows else []  # a row may have no columns
 
     def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Start a call that may wait; `.result(timeout)` collects it. Threads left waiting are ended with the test."""

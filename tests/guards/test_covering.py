@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import acquire, ask, contents, expire, present, protect, release, renew, revoke
+from guards.scene import Lease, acquire, ask, contents, expire, present, protect, release, renew, revoke
 from harness import SUPERUSER, Database, sqlstate
 
 READ_COMMITTED = psycopg.IsolationLevel.READ_COMMITTED
@@ -517,6 +517,14 @@ def test_a_long_first_row_keeps_no_other_row_waiting(db: Database, t: str, end: 
     job = db.connect("app")
     job.execute("select fence.enter('row:1')")
     assert ask(db, "row:2").granted
+
+
+def test_a_covering_lease_with_the_last_token_can_be_given_back(db: Database, t: str) -> None:
+    covering, last = acquire(db, "all rows"), 9223372036854775807
+    for table in ("_lease", "_covering"):
+        db.execute(f"update fence.{table} set token = {last} where resource = 'all rows'", user="fence_owner")
+    release(db, Lease("all rows", last, covering.secret))
+    assert db.execute("select token, state from fence.leases where resource = 'all rows'") == [(last, "closed")]
 
 
 def test_a_covering_lease_released_within_its_writers_transaction(

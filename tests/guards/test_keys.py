@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -225,6 +226,101 @@ def test_other_types_are_refused_with_a_remedy(db: Database, kind: str) -> None:
     check_refusal(refused.diag, table="k")
     assert db.execute("select * from pg_trigger where tgrelid = 'public.k'::regclass") == []
     assert db.execute("select * from fence._guard", user="fence_owner") == []
+
+
+DOMAINS = ("int", "bigint", "smallint", "uuid", "boolean", "text", "varchar(9)", "public.mood", "public.inner_domain")
+
+
+@pytest.mark.parametrize("base", [*DOMAINS, "date", "time", "timestamp", "timestamptz", "name", "oid", "numeric"])
+def test_a_guard_over_a_domain_is_armed_and_tells_moves(db: Database, base: str) -> None:
+    """As a part of the key where such a key is allowed, else as what decides the partition."""
+    db.execute("create type public.mood as enum ('x', 'y')")
+    db.execute("create domain public.inner_domain as int")
+    db.execute(f"create domain public.d as {base}")
+    values = {
+        "uuid": (UUID(int=1), UUID(int=2)),
+        "boolean": (True, False),
+        "public.mood": ("x", "y"),
+        "date": ("2020-01-01", "2021-01-01"),
+        "time": ("01:00", "02:00"),
+        "timestamp": ("2020-01-01", "2021-01-01"),
+        "timestamptz": ("2020-01-01", "2021-01-01"),
+    }
+    one, two = (str(value) for value in values.get(base, (1, 2)))
+    if base in DOMAINS:
+        db.execute("create table public.k (id int, d public.d)")
+        protect(db, "public.k", "k:{d}")
+        names = [f"k:{'true' if one == 'True' else one}", f"k:{'false' if two == 'False' else two}"]
+    else:
+        db.execute("create table public.k (id int, d public.d) partition by list (d)")
+        db.execute(f"create table public.k1 partition of public.k for values in ('{one}')")
+        db.execute("create table public.k2 partition of public.k default")
+        protect(db, "public.k", "k:{id}")
+        names = ["k:1", "k:2"]
+    assert db.execute("select code, object from fence.audit() where severity = 'error'") == []
+    assert db.execute("select armed from fence.protected_tables") == [(True,)]
+    writer = db.connect("app")
+    leases = [acquire(db, name) for name in names]
+    present(writer, leases[0])
+    writer.execute("insert into public.k values (1, %s::text::public.d)", (one,))
+    writer.commit()
+    move = f"update public.k set id = 2, d = '{two}'"
+    for held, code in ((leases[0], "LF005"), (leases[1], "LF005")):
+        present(writer, held)
+        with sqlstate(code):
+            writer.execute(move)
+        writer.rollback()
+    present(writer, *leases)
+    assert writer.execute(move).rowcount == 1
+
+
+@pytest.mark.parametrize("name", ["old", "new", "found", "tg_op", "tg_relid", "v_name", "v_names", "v_covered", "r"])
+@pytest.mark.parametrize("tree", ["partitions", "children", "none"])
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_a_key_column_may_be_called_like_a_variable(db: Database, name: str, tree: str, mode: str) -> None:
+    partitioned = " partition by list (id)" if tree == "partitions" else ""
+    db.execute(f"create table public.t (id int, {name} text, body text){partitioned}")
+    if tree == "partitions":
+        db.execute("create table public.c partition of public.t default")
+    elif tree == "children":
+        db.execute("create table public.c () inherits (public.t)")
+    db.execute("insert into public.t values (1, 'a')")
+    protect(db, "public.t", f"k:{{{name}}}", p_mode=mode)
+    writer = db.connect("app")
+    present(writer, acquire(db, "k:a"))
+    assert writer.execute("update public.t set body = 'x'").rowcount == 1
+    writer.commit()
+    assert db.execute("select from fence.violations") == []
+    if mode == "observe":
+        present(writer, acquire(db, "k:b"))
+        writer.execute("update public.t set body = 'y'")
+        writer.commit()
+        assert len(db.execute("select from fence.violations")) == 1
+
+
+@pytest.mark.parametrize("names", [("one", "two"), ("Ab", "aB"), ("x y", "x  y"), ("a(b", "a)b"), ('a"b', 'A"b')])
+def test_the_doctor_notices_columns_that_have_swapped_their_names(db: Database, names: tuple[str, str]) -> None:
+    one, two = (name.replace('"', '""') for name in names)
+    db.execute(f'create table public.t (id int primary key, "{one}" text, "{two}" text)')
+    protect(db, "public.t", f"tenant:{{{names[0]}}}")
+    faults = "select object from fence.audit() where code = 'guard-altered'"
+    assert db.execute(faults) == []
+    for old, new in ((one, "tmp"), (two, one), ("tmp", two)):
+        db.execute(f'alter table public.t rename "{old}" to "{new}"')
+    assert db.execute(faults) == [("public.t",)]
+    protect(db, "public.t", f"tenant:{{{names[0]}}}")
+    assert db.execute(faults) == []
+
+
+def test_a_generated_key_in_a_partitioned_table_is_refused_with_a_remedy(db: Database) -> None:
+    generated = "k text generated always as ((id + 1)::text) stored"
+    db.execute(f"create table public.k (id int, {generated}) partition by range (id)")
+    with sqlstate("LF010") as refused:
+        protect(db, "public.k", "k:{k}")
+    assert "is generated" in refused.diag.message_detail
+    protect(db, "public.k", "k:{id}")
+    db.execute(f"create table public.plain (id int, {generated})")
+    protect(db, "public.plain", "plain:{k}")
 
 
 def test_a_virtual_generated_column_is_refused(db: Database) -> None:

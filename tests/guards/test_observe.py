@@ -266,7 +266,7 @@ def test_one_subtransaction_with_an_id_for_each_code(db: Database, t: str) -> No
     assert last == first
     job.commit()
     ((after,),) = db.execute("select pg_current_xact_id()::text::bigint")
-    assert after - first <= 3
+    assert after - first <= 20, "others may have taken ids meanwhile; one for each statement would be 100"
 
 
 def test_switching_needs_no_restart_and_leaves_no_gap(db: Database, t: str) -> None:

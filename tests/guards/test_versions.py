@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
-from guards.scene import acquire, protect
+from guards.scene import acquire, present, protect
 from harness import SUPERUSER, Database, sqlstate
 from trees.forest import attempt
 
@@ -107,3 +108,69 @@ def test_who_may_maintain_a_table_locks_it_and_writes_nothing(db: Database, w: s
     assert waiting.result(10).fetchall() == [(1,)]
     writer.rollback()
     assert attempt(writer, "update public.w set body = 'new'", lease) == 1
+
+
+# -- minor releases ---------------------------------------------------------------------------------------------------
+
+BESIDE = {
+    "update": "with u as (update public.t set body = 'x' where id = 3 returning 1) merge into public.t "
+    "using (values (1)) s (i) on id = i when matched then update set body = 'stolen'",
+    "delete": "with u as (delete from public.t where id = 3 returning 1) merge into public.t "
+    "using (values (1)) s (i) on id = i when matched then delete",
+    "insert": "with u as (insert into public.t values (8, 'b') returning 1) merge into public.t "
+    "using (values (9)) s (i) on id = i when not matched then insert values (9, 'a')",
+    "cascade": "merge into public.t using (values (1)) s (i) on id = i when matched then update set id = 9",
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_merge_beside_another_write_is_checked_or_the_doctor_warns(
+    db: Database, beside: str, partitioned: bool
+) -> None:
+    if db.cluster.version < 15:
+        pytest.skip("no MERGE before PostgreSQL 15: nothing to check")
+    db.execute(
+        "create table public.t (id int primary key, tenant text, body text, "
+        "up int references public.t on update cascade)" + (" partition by range (id)" if partitioned else "")
+    )
+    if partitioned:
+        db.execute("create table public.t1 partition of public.t default")
+    db.execute("insert into public.t values (1, 'a', 'old', null), (2, 'a', 'old', null), (3, 'b', 'old', 1)")
+    protect(db, "public.t", "tenant:{tenant}")
+    writer = db.connect("app")
+    present(writer, acquire(db, "tenant:b"))
+    found = db.execute("select severity from fence.audit() where code = 'server-too-old'")
+    ((faulty,),) = db.execute(
+        "select fence._has_merge_fault(current_setting('server_version_num')::int)", user="fence_owner"
+    )
+    assert found == ([("error",)] if faulty else [])
+    try:
+        writer.execute(BESIDE[beside])
+    except psycopg.Error as error:
+        code = error.sqlstate
+    else:
+        code = "accepted"
+    assert code == "LF005" or faulty, "a row of another tenant was written"
+
+
+def test_releases_with_the_fault(db: Database) -> None:
+    versions = [140022, 150015, 150016, 160011, 160012, 170007, 170008, 180001, 180002, 190000]
+    found = db.execute(
+        "select v from unnest(%s::int[]) v where fence._has_merge_fault(v)", (versions,), user="fence_owner"
+    )
+    assert [version for (version,) in found] == [150015, 160011, 170007, 180001]
+
+
+def test_a_table_scope_guard_that_counts_nothing_does_not_need_a_newer_release(db: Database) -> None:
+    """It looks before the statement."""
+    db.execute("create table public.t (id int primary key)")
+    protect(db, "public.t", "nightly")
+    faulty = (
+        "function fence._has_merge_fault(p_version integer) returns boolean language sql immutable as 'select true'"
+    )
+    db.execute(f"create or replace {faulty}", user="fence_owner")
+    found = "select code from fence.audit() where code = 'server-too-old'"
+    assert db.execute(found) == []
+    protect(db, "public.t", "nightly", p_writes="once")
+    assert db.execute(found) == [("server-too-old",)]

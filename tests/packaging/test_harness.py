@@ -73,6 +73,12 @@ def test_a_prepared_transaction_does_not_keep_a_database_alive(db: Database) -> 
     connection.tpc_prepare()  # the fixture rolls it back
 
 
+def test_rows_without_columns_are_rows(db: Database) -> None:
+    """`assert db.execute("select from ...") == []` must be able to fail."""
+    assert len(db.execute("select from generate_series(1, 2)")) == 2
+    assert db.execute("create table public.mine ()") == []
+
+
 def test_sqlstate_wants_the_error_it_names(db: Database) -> None:
     with pytest.raises(pytest.fail.Exception, match="no error"), sqlstate("42P01"):
         db.execute("select 1")

@@ -19,6 +19,7 @@ begin
   return query select a.* from fence._audit_functions() a;
   return query select a.* from fence._audit_schema_rights() a;
   return query select a.* from fence._audit_prepared() a;
+  return query select a.* from fence._audit_server() a;
   return query select a.* from fence._audit_settings() a;
   return query select a.* from fence._audit_authority() a;
   return query select a.* from fence._audit_testing() a;

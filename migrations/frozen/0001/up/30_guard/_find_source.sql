@@ -18,7 +18,7 @@ begin
     return pg_catalog.format($source$
   v_names := array[%L];$source$, fence._table_resource(p_guard));
   end if;
-  select pg_catalog.format('(select %1$s from fence_rows union all select %1$s from fence_old_rows) r', pg_catalog.string_agg(k.name, ', ')),
+  select pg_catalog.format('(select %1$s from fence_rows r union all select %1$s from fence_old_rows r) r', pg_catalog.string_agg('r.' || k.name, ', ')),
     pg_catalog.string_agg(pg_catalog.format('new.%s is null', k.name), ' or ') filter (where not k.not_null),
     pg_catalog.string_agg(pg_catalog.format('r.%s is null', k.name), ' or ') filter (where not k.not_null)
   into v_both, v_new_null, v_null
