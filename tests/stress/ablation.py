@@ -30,7 +30,7 @@ def no_takeover_lock(db: Database) -> None:
 
 def no_covering_share(db: Database) -> None:
     """Writers of single rows look at what covers them and lock nothing."""
-    edit(db, "fence._check_covering", "for key share", "")
+    edit(db, "fence._check_covering", "c.resource = p_covering for key share", "c.resource = p_covering")
 
 
 ABLATIONS: dict[str, Callable[[Database], None]] = {
