@@ -4,8 +4,12 @@ create function fence._stamp(p_resource text, p_present bigint) returns bigint
 language plpgsql
 stable
 as $$
+declare
+  v_token bigint;
 begin
-  return case when fence._claim_on(fence._claims(), p_resource) <> ''
-    then coalesce((select l.token from fence._lease l where l.resource = p_resource), p_present) else p_present end;
+  if fence._claim_on(fence._claims(), p_resource) <> '' then
+    select l.token into v_token from fence._lease l where l.resource = p_resource;
+  end if;
+  return coalesce(v_token, p_present);
 end
 $$;
