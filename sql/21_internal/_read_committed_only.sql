@@ -3,11 +3,10 @@ create function fence._read_committed_only(p_what text, p_why text, p_table oid 
 language plpgsql
 stable
 as $$
-declare
-  v_level text := pg_catalog.current_setting('transaction_isolation');
 begin
-  if v_level in ('repeatable read', 'serializable') then
-    perform fence._raise('LF010', pg_catalog.format('%s at READ COMMITTED, not at %s', p_what, pg_catalog.upper(v_level)), p_why,
+  if fence._keeps_snapshot() then
+    perform fence._raise('LF010',
+      pg_catalog.format('%s at READ COMMITTED, not at %s', p_what, pg_catalog.upper(pg_catalog.current_setting('transaction_isolation'))), p_why,
       'begin isolation level read committed;', p_table);
   end if;
 end

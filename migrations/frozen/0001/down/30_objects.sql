@@ -86,6 +86,7 @@ drop function
   fence._is_entered,
   fence._is_idle_timeout,
   fence._is_live,
+  fence._keeps_snapshot,
   fence._key_columns,
   fence._key_condition,
   fence._label,

@@ -51,7 +51,7 @@ begin
   perform fence._begin_lease_change(p_ttl);
   perform fence._check_allowance(p_resource);
   v_lineage := fence._lineage();
-  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+  if fence._keeps_snapshot() then
     perform from fence._covering c where c.resource = '' for share;  -- 40001 for a snapshot that does not know what covers what
     if exists (select from fence._covering c where c.resource = p_resource) then
       perform fence._read_committed_only('a covering lease is granted',

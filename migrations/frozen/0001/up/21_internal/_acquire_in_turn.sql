@@ -67,7 +67,8 @@ begin
   else
     perform set_config('synchronous_commit', 'off', true);
     if v_new or exists (select from fence._guard g where g.covering is not null and p_resource ~ g.pattern) then
-      v_answer.retry_in := least(v_answer.retry_in, interval '1 second');  -- nobody is called when the covering lease ends
+      -- A release in flight does not know a new place, and nobody is called when a covering lease ends.
+      v_answer.retry_in := least(v_answer.retry_in, interval '1 second');
     end if;
   end if;
   return query select v_answer.granted, v_answer.resource, v_answer.token, v_answer.secret, v_answer.owner, v_answer.expires_at,

@@ -5,7 +5,7 @@ language plpgsql
 volatile
 as $$
 begin
-  if pg_catalog.current_setting('transaction_isolation') not in ('repeatable read', 'serializable') then
+  if not fence._keeps_snapshot() then
     return;
   end if;
   begin

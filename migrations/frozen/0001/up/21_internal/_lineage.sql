@@ -14,7 +14,7 @@ begin
       hint = 'Connect to the primary: target_session_attrs=read-write';
   end if;
   lock table fence._authority in row share mode;
-  if pg_catalog.current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+  if fence._keeps_snapshot() then
     perform from fence._authority a for share;
   end if;
   for v_try in 1 .. 3 loop

@@ -10,9 +10,7 @@ declare
 begin
   lock table fence._lease, fence._authority in access share mode nowait;
   v_code := fence._refusal(p_resource, p_expiry);
-  if v_code is null
-    or v_code in ('LF002', 'LF006') and pg_catalog.current_setting('transaction_isolation') in ('repeatable read', 'serializable')
-  then
+  if v_code is null or v_code in ('LF002', 'LF006') and fence._keeps_snapshot() then
     return;
   end if;
   perform fence._observe(p_table, v_code, p_resource);
