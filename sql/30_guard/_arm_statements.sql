@@ -11,31 +11,31 @@ declare
   v_function oid := fence._guard_function(p_guard.id);
 begin
   return query
-    select pg_catalog.format('drop trigger %I on %s', t.tgname, m.relid::regclass)
-    from fence._members(p_table) m
-    join pg_catalog.pg_trigger t on t.tgrelid = m.relid
-    join pg_catalog.pg_proc p on p.oid = t.tgfoid
-    where p.pronamespace = 'fence'::regnamespace and p.oid <> v_function and t.tgparentid = 0 and not t.tgisinternal
-    order by m.depth, m.relid;
-  return query
-    select pg_catalog.format('create or replace trigger %I %s', w.name, w.definition)
-    from fence._members(p_table) m cross join lateral fence._guard_triggers(p_guard, m.relid) w
-    order by m.depth, m.relid;
-  return query
-    select pg_catalog.format('alter table %s enable always trigger %I', m.relid::regclass, w.name)
-    from fence._members(p_table) m cross join lateral fence._guard_triggers(p_guard, m.relid) w
-    order by m.depth, m.relid;
-  return query
-    select pg_catalog.format('drop trigger %I on %s', t.tgname, m.relid::regclass)
-    from fence._members(p_table) m join pg_catalog.pg_trigger t on t.tgrelid = m.relid
-    where t.tgfoid = v_function and t.tgparentid = 0
-      and not exists (select from fence._guard_triggers(p_guard, m.relid) w where w.name = t.tgname);
-  return query
-    select pg_catalog.format('alter table %s disable trigger %I', i.inhrelid::regclass, w.name)
-    from fence._members(p_table) m
-    join pg_catalog.pg_inherits i on i.inhparent = m.relid
-    cross join lateral fence._guard_triggers(p_guard, m.relid) w
-    where starts_with(w.name, '0_fence_row')
-    order by m.depth, i.inhrelid;
+    with member as materialized (
+      select m.relid, m.depth from fence._members(p_table) m
+    ), wanted as materialized (
+      select m.relid, m.depth, w.name, w.definition from member m cross join lateral fence._guard_triggers(p_guard, m.relid) w
+    ), present as materialized (
+      select m.relid, m.depth, t.tgname, t.tgfoid, p.pronamespace
+      from member m
+      join pg_catalog.pg_trigger t on t.tgrelid = m.relid and t.tgparentid = 0 and not t.tgisinternal
+      join pg_catalog.pg_proc p on p.oid = t.tgfoid
+    ), step (ordinal, depth, relid, statement) as (
+      select 1, t.depth, t.relid, pg_catalog.format('drop trigger %I on %s', t.tgname, t.relid::regclass)
+      from present t where t.pronamespace = 'fence'::regnamespace and t.tgfoid <> v_function
+      union all
+      select 2, w.depth, w.relid, pg_catalog.format('create or replace trigger %I %s', w.name, w.definition) from wanted w
+      union all
+      select 3, w.depth, w.relid, pg_catalog.format('alter table %s enable always trigger %I', w.relid::regclass, w.name) from wanted w
+      union all
+      select 4, t.depth, t.relid, pg_catalog.format('drop trigger %I on %s', t.tgname, t.relid::regclass)
+      from present t
+      where t.tgfoid = v_function and not exists (select from wanted w where w.relid = t.relid and w.name = t.tgname)
+      union all
+      select 5, w.depth, i.inhrelid, pg_catalog.format('alter table %s disable trigger %I', i.inhrelid::regclass, w.name)
+      from wanted w join pg_catalog.pg_inherits i on i.inhparent = w.relid
+      where pg_catalog.starts_with(w.name, '0_fence_row')
+    )
+    select s.statement from step s order by s.ordinal, s.depth, s.relid;
 end
 $$;
