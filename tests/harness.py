@@ -134,7 +134,7 @@ class Cluster:
         return url
 
     def create_database(self, *, empty: bool = False) -> str:
-        """A new database, a copy of the migrated template (about 15 ms) or, with `empty`, without pyfence."""
+        """A new database, a copy of the migrated template (about 20 ms) or, with `empty`, without pyfence."""
         if self._template is None and not empty:
             self._template = Future()
             try:
@@ -179,8 +179,10 @@ class Cluster:
         self.admin.execute(f"alter database {TEMPLATE} is_template true allow_connections false")
 
     def _create(self, name: str, *, template: str = "template1") -> None:
-        statement = sql.SQL("create database {} owner fence_owner template {}")
-        self.admin.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        # Copying files is the quicker way here, and the only one before 15.
+        copying = sql.SQL("strategy file_copy" if self.version >= 15 else "")
+        statement = sql.SQL("create database {} owner fence_owner template {} {}")
+        self.admin.execute(statement.format(sql.Identifier(name), sql.Identifier(template), copying))
 
     def _let_the_application_in(self, database: str) -> None:
         with psycopg.connect(self.url(database, SUPERUSER), autocommit=True) as connection:
