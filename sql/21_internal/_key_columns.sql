@@ -1,6 +1,7 @@
 -- The columns that a template names on a table, in template order, each with the expressions that read it:
 --   raw       the column (to be qualified by the caller) as rows are told apart by it: its equality is that of the text
 --   moved     whether an update changed it
+--   not_null  neither it nor the same column of a table under it can be null
 --   rendered  its text in a resource's name: a format, for what the column is called there
 -- Allowed are types whose text has one spelling per value and depends on no setting. Rendering goes through the type's
 -- output function (concat), never through a cast: a user-made cast would run with the guard's rights.
@@ -40,7 +41,13 @@ begin
     end if;
     ordinal := v_part.ordinal;
     attname := v_column.attname;
-    not_null := v_column.attnotnull and v_column.typtype <> 'd';
+    not_null := v_column.attnotnull and v_column.typtype <> 'd' and not exists (
+      select from fence._members(p_table) m
+      join pg_catalog.pg_attribute a on a.attrelid = m.relid and a.attname = v_column.attname
+      where not a.attnotnull
+        or exists (
+          select from pg_catalog.pg_constraint c
+          where c.conrelid = m.relid and c.contype = 'n' and not c.convalidated and a.attnum = any (c.conkey)));
     raw := pg_catalog.quote_ident(v_column.attname);
     moved := fence._changed(p_table, v_column.attnum);
     if v_column.base in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype) then

@@ -1,7 +1,7 @@
 -- The part of a guard's function that finds out which resources the event at hand touches: v_names, each once, in name order; null stands for a row
 -- whose key is null. The rows of a statement are the transition table fence_rows (an update in a tree has fence_old_rows too); a relation of that
 -- name in pg_temp would stand in for it in a trigger that somebody made without one, and run its code with our rights. Under a covering
--- claim that resource alone, and null where a row's key is. One row needs neither sorting nor telling apart, which cost more than its name. A key
+-- claim that resource alone, and null where a row's key is; nothing, where writes are counted and there is no row. One row needs neither sorting nor telling apart, which cost more than its name. A key
 -- column that was renamed or dropped makes the queries fail: LF013.
 create function fence._find_source(p_guard fence._guard, p_table oid) returns text
 language plpgsql
@@ -26,8 +26,11 @@ begin
     select distinct pg_catalog.quote_ident(k.attname) as name, k.not_null from fence._key_columns(p_table, p_guard.template) k) k;
   if p_guard.covering is not null then
     v_covered := pg_catalog.format($source$if v_covered then
-      v_names := array[%L];%s
-    els$source$, p_guard.covering, case when v_null is null then '' else pg_catalog.format($source$
+      v_names := array[%L];%s%s
+    els$source$, p_guard.covering, case p_guard.writes when 'many' then '' else $source$
+      if tg_when = 'AFTER' and tg_level = 'STATEMENT' then
+        v_names := array(select v_names[1] from fence_rows r limit 1);
+      end if;$source$ end, case when v_null is null then '' else pg_catalog.format($source$
       if tg_level = 'ROW' and tg_op <> 'DELETE' then
         if %s then
           v_names := pg_catalog.array_append(v_names, null);

@@ -7,7 +7,7 @@
 -- Table scope needs one check before the statement; where writes are counted, a look after it whether it touched a row.
 -- Row scope: a table in no tree checks the new images set-wise and, row by row, the old image of rows that moved. In a tree a row may move between
 -- partitions, which fires no update row trigger, and a parent's row triggers do not see its children's rows: there, both
--- images set-wise, on every level. The row triggers of a partitioned table are what PostgreSQL clones to a partition made later:
+-- images set-wise, on every level. (Inheritance children have 0_fence_move too: it keeps the key's columns.) The row triggers of a partitioned table are what PostgreSQL clones to a partition made later:
 -- it refuses before anybody has armed it. Every partitioned table has its own, with its level in the name, and they are switched off on
 -- all that lies under it and has statement triggers (fence._arm_statements). Not the root's alone: pg_dump orders a switched-off clone
 -- after the trigger that it was cloned from only where the two are one level apart.
@@ -15,7 +15,8 @@
 --                    its update, and fires only this before the row leaves; true where a column changed that decides the
 --                    partition or the resource. Last by name, to see what other triggers made of the row.
 --   0_fence_arrive   stays on everywhere too: what the triggers of its new partition made of such a row. Called only in a transaction
---                    in which a row may have left one
+--                    in which a row may have left one; but for every new row where a trigger may run code of the writer's (fence._open_triggers),
+--                    who would take the mark back
 create function fence._guard_triggers(p_guard fence._guard, p_table oid)
 returns table (name text, timing text, events text, level text, old_rows boolean, new_rows boolean, condition text, definition text)
 language sql
@@ -27,6 +28,8 @@ as $$
       case when c.relkind = 'p' then
         coalesce(nullif((select pg_catalog.count(*) - 1 from pg_catalog.pg_partition_ancestors(p_table)), 0)::text, '') end as level,
       c.relkind = 'p' or exists (select from pg_catalog.pg_inherits i where p_table in (i.inhrelid, i.inhparent)) as in_tree,
+      c.relkind = 'p' or c.relispartition as partitioned,
+      (p_guard).scope = 'row' and c.relkind = 'p' and not c.relispartition and exists (select from fence._open_triggers(p_table)) as open_on_arrival,
       (select pg_catalog.string_agg(k.moved, ' or ' order by k.ordinal)
        from fence._key_columns(p_table, (p_guard).template) k) as moved,
       (select pg_catalog.string_agg(fence._changed(p_table, a.attnum), ' or ' order by a.attnum)
@@ -55,7 +58,7 @@ as $$
     where (p_guard).scope = 'row' and (v.column3 <> 'insert' or p.inserts <> '')
     union all
     select '0_fence_move', 'after', 'update', 'row', false, false, p.moved from place p
-    where (p_guard).scope = 'row' and not p.in_tree
+    where (p_guard).scope = 'row' and not p.partitioned
     union all
     select v.* from place p, lateral (values
       ('0_fence_row' || p.level, 'after', p.inserts || 'delete', 'row', false, false, null),
@@ -64,7 +67,7 @@ as $$
     union all
     select v.* from place p, lateral (values
       ('0_fence_arrive', 'after', 'insert', 'row', false, false,
-        'coalesce(pg_catalog.current_setting(''fence.moving'', true), '''') <> '''''),
+        case when not p.open_on_arrival then 'coalesce(pg_catalog.current_setting(''fence.moving'', true), '''') <> ''''' end),
       ('~~0_fence_leave', 'before', 'update', 'row', false, false, p.left_behind)) v
     where p.partitioned_root
     union all

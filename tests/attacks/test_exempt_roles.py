@@ -151,6 +151,29 @@ def test_a_renamed_role_takes_neither_rules_nor_exemptions_along(db: Database) -
                 db.execute(f"drop role {name}", user=SUPERUSER)
 
 
+@pytest.mark.parametrize("sequence", [3, None])
+def test_an_exempt_holder_takes_no_number_back(db: Database, sequence: int | None) -> None:
+    """What it writes out of turn passes, and is not remembered: the last number stays applied."""
+    db.execute("create table public.s (id int primary key, n int)")
+    db.execute("insert into public.s values (1, 0)")
+    protect(db, "public.s", "row:{id}", p_writes="sequenced")
+    lease = acquire(db, "row:1")
+
+    def write(number: int | None) -> None:
+        with db.connect("app") as connection:
+            connection.execute("select fence.present(%s, %s, %s, %s)", (*lease.parameters, number))
+            connection.execute("update public.s set n = n + 1 where id = 1")
+
+    write(10)
+    db.execute("select fence.exempt('public.s', 'app', now() + interval '1 hour', 'test')")
+    write(sequence)
+    db.execute("select fence.unexempt('public.s', 'app')")
+    with sqlstate("LF007"):
+        write(10)
+    assert contents(db, "public.s") == [(1, 2)]
+    write(11)
+
+
 # -- inserts that need no claim --------------------------------------------------------------------------------------
 
 
@@ -179,6 +202,46 @@ def test_a_row_that_moves_is_no_insert_whatever_the_setting_says(db: Database, s
         thief.execute(statement)
     thief.rollback()
     assert sorted(contents(db, "public.p")) == [(1, 1, "old"), (2, 12, "old")]
+
+
+def test_a_move_stays_one_where_the_owners_trigger_runs_the_writers_code(db: Database) -> None:
+    """A trigger without a search_path of its own calls what the writer's path names: there the mark is taken back."""
+    if db.cluster.version < 15:
+        pytest.skip("no MERGE before PostgreSQL 15")
+    db.execute("create table public.p (id int, tenant text, k int, body text) partition by range (k)")
+    for number in (0, 10):
+        db.execute(f"create table public.p{number} partition of public.p for values from ({number}) to ({number + 10})")
+    body = "begin new.tenant := lower(new.tenant); return new; end"
+    db.execute(f"create function public.norm() returns trigger language plpgsql as $${body}$$")
+    db.execute("create trigger norm before insert or update on public.p for each row execute function public.norm()")
+    db.execute("insert into public.p values (1, 'a', 1, 'old'), (2, 'b', 12, 'old')")
+    protect(db, "public.p", "tenant:{tenant}")
+    lease = acquire(db, "tenant:a")
+    db.execute("create schema app authorization app", user=SUPERUSER)
+    db.execute(
+        """
+        create function app.lower(text) returns text language plpgsql as $$
+        begin
+          if coalesce(current_setting('fence.moving', true), '') <> '' then
+            perform set_config('fence.moving', '', true);
+            return 'b';
+          end if;
+          return pg_catalog.lower($1);
+        end $$
+        """,
+        user="app",
+    )
+    thief = db.connect("app", search_path="app,pg_catalog")
+    steal = "merge into public.p using (values (1)) v (id) on p.id = v.id when matched then update set k = 15"
+    present(thief, lease)
+    with sqlstate("LF005"):
+        thief.execute(steal)
+    thief.rollback()
+    honest = db.connect("app")
+    present(honest, lease)
+    assert honest.execute(steal).rowcount == 1
+    honest.rollback()
+    assert sorted(contents(db, "public.p")) == [(1, "a", 1, "old"), (2, "b", 12, "old")]
 
 
 def test_the_token_column_of_a_row_inserted_without_a_claim_is_what_the_writer_says(db: Database) -> None:

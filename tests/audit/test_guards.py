@@ -297,6 +297,15 @@ FAULTS = {
         (warning("trigger-after-guard", "report"),),
         mender=OWNER,
     ),
+    "a trigger that runs the writer's code": Fault(
+        (
+            IMPOSTOR,
+            "create trigger a before insert on public.tree_m for each row execute function public.nothing()",
+        ),
+        (error("guard-altered", "tree"), warning("trigger-open", "tree_m")),
+        ("tree",),
+        mender=OWNER,
+    ),
     "the function's source": Fault(
         (
             "create or replace function fence._guard_1() returns trigger language plpgsql volatile security definer"

@@ -627,3 +627,20 @@ def test_an_observed_table_has_a_covering_resource_too(db: Database, t: str) -> 
     writer.execute("truncate public.t")
     writer.commit()
     assert db.execute("select count(*) from fence.violations") == [(0,)]
+
+
+@pytest.mark.parametrize("statement", [ONE, "delete from public.t where id = 1"])
+def test_a_row_writer_waits_for_a_job_that_covers_it_before_it_locks_a_row(
+    db: Database, t: str, statement: str
+) -> None:
+    """The other way round the two would wait for each other, and PostgreSQL would end one of them."""
+    row, writer, job = acquire(db, "row:1"), db.connect("app"), db.connect("app")
+    present(writer, row)
+    job.execute("select fence.enter('all rows')")
+    waiting = db.start_blocked(writer, statement, by=job)
+    job.execute(ALL)
+    job.commit()
+    with sqlstate("LF001"):
+        waiting.result(10)
+    writer.rollback()
+    assert bodies(db) == ["all"] * 3

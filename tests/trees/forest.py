@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -72,6 +73,13 @@ def whereabouts(db: Database, table: str = "public.t") -> list[Any]:
         f"select (select relname::text from pg_class where oid = t.tableoid), t.* from {table} t order by t::text, 1",
         user="postgres",
     )
+
+
+def trigger_calls(connection: Connection, statement: str) -> dict[str, int]:
+    """What EXPLAIN ANALYZE says of the triggers that a statement called."""
+    plan = "\n".join(line for (line,) in connection.execute(f"explain (analyze, costs off) {statement}").fetchall())
+    found = re.findall(r"^Trigger (\S+)(?: on \S+)?: .*calls=(\d+)", plan, re.M)
+    return {name: sum(int(calls) for other, calls in found if other == name) for name, _ in found}
 
 
 def armed(db: Database, table: str = "public.t") -> bool:

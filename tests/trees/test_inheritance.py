@@ -29,6 +29,43 @@ def tree(db: Database) -> str:
     return "public.top"
 
 
+def test_columns_that_swap_their_names_are_reported(db: Database) -> None:
+    db.execute("create table public.top (id int, other int); create table public.kid () inherits (public.top)")
+    protect(db, "public.top", "row:{id}")
+    assert armed(db, "public.top")
+    for old, new in (("id", "tmp"), ("other", "id"), ("tmp", "other")):
+        db.execute(f"alter table public.top rename {old} to {new}")
+    assert not armed(db, "public.top")
+    db.execute("select fence.repair('public.top')")
+    assert armed(db, "public.top")
+
+
+def test_a_key_column_is_not_retyped(db: Database, tree: str) -> None:
+    """Values that are equal could have two names then."""
+    with sqlstate("0A000"):
+        db.execute("alter table public.top alter tenant type bpchar")
+
+
+@pytest.mark.parametrize("table", ["child", "grandchild"])
+def test_a_null_key_is_not_written_into_a_child_that_allows_it(db: Database, table: str) -> None:
+    no_inherit = " no inherit" if db.cluster.version >= 18 else ""
+    db.execute(f"create table public.top (id int not null{no_inherit}, body text)")
+    db.execute("create table public.child () inherits (public.top)")
+    db.execute("create table public.grandchild () inherits (public.child)")
+    if not no_inherit:
+        db.execute(f"alter table public.{table} alter id drop not null")
+    db.execute(f"insert into public.{table} values (null, 'x')")
+    with sqlstate("LF010") as refused:
+        protect(db, "public.top", "row:{id}", p_covering="all")
+    assert "null" in refused.diag.message_primary
+    db.execute("delete from public.top")
+    protect(db, "public.top", "row:{id}", p_covering="all")
+    connection = db.connect("app")
+    lease = acquire(db, "all")
+    assert attempt(connection, f"insert into public.{table} values (null, 'x')", lease) == "LF005"
+    assert attempt(connection, f"insert into public.{table} values (1, 'x')", lease) == 1
+
+
 def test_an_update_of_the_parent_reaches_the_children(
     db: Database, tree: str, isolation: psycopg.IsolationLevel
 ) -> None:

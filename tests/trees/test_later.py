@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from guards.scene import acquire, check_refusal, present, protect, release
 from harness import Database, sqlstate
-from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, whereabouts
+from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, trigger_calls, whereabouts
 
 MARCH = "for values from ('2026-03-01') to ('2026-04-01')"
 LIKE = "(id int, body text default 'old', tenant text, junk int, day date)"
@@ -450,3 +450,31 @@ def test_a_hole_is_reported_and_mended(db: Database, what: str, mend: str) -> No
         assert db.execute("select fence.repair('public.t')") == [(1,)]
     assert armed(db)
     assert guard_triggers(db) == before
+
+
+def test_a_trigger_that_may_change_what_arrives_is_reported_until_repaired(db: Database) -> None:
+    """From then on every row that is inserted is looked at: the writer's own code may run in that trigger."""
+    plant(db)
+    body = "begin new.tenant := lower(new.tenant); return new; end"
+    db.execute(f"create function public.norm() returns trigger language plpgsql as $${body}$$")
+    leases = tenants(db)
+    connection = db.connect("app")
+    insert = "insert into public.t (id, tenant, day) select n, 'b', '2026-01-01' from generate_series(1, 5) n"
+
+    def arrivals() -> int | None:
+        present(connection, leases["b"])
+        calls = trigger_calls(connection, insert).get("0_fence_arrive")
+        connection.rollback()
+        return calls
+
+    assert arrivals() is None
+    db.execute("create trigger norm before insert on public.jan for each row execute function public.norm()")
+    assert not armed(db)
+    db.execute("select fence.repair('public.t')")
+    assert armed(db)
+    assert arrivals() == 5
+    db.execute("alter function public.norm() set search_path = pg_catalog, pg_temp")
+    assert not armed(db)
+    db.execute("select fence.repair('public.t')")
+    assert armed(db)
+    assert arrivals() is None

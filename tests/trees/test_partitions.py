@@ -9,7 +9,18 @@ import psycopg
 import pytest
 from guards.scene import Lease, acquire, by_hand, check_refusal, present, protect, supersede
 from harness import Database, sqlstate
-from trees.forest import PARTS, TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, whereabouts
+from trees.forest import (
+    PARTS,
+    TEMPLATE,
+    armed,
+    attempt,
+    copy_in,
+    guard_triggers,
+    plant,
+    tenants,
+    trigger_calls,
+    whereabouts,
+)
 
 #: Row 4 and the new row 10 through each table above them; both are tenant b's, in February.
 LEVELS = ("t", "feb", "feb_b")
@@ -179,7 +190,10 @@ def test_whatever_decides_the_partition(db: Database, kind: str) -> None:
 def rival(db: Database, name: str, events: str, table: str, body: str) -> None:
     ((count,),) = db.execute("select count(*) from pg_proc")
     function = f"public.rival_{count}"
-    db.execute(f"create function {function}() returns trigger language plpgsql as $$ begin {body} return new; end $$")
+    body = f"begin {body} return new; end"
+    db.execute(
+        f"create function {function}() returns trigger language plpgsql set search_path = pg_catalog as $${body}$$"
+    )
     db.execute(f'create trigger "{name}" {events} on public.{table} for each row execute function {function}()')
 
 
@@ -481,13 +495,6 @@ def test_a_foreign_partition_is_refused_and_one_attached_later_reported(db: Data
 
 
 # -- speed ------------------------------------------------------------------------------------------------------------
-
-
-def trigger_calls(connection: Any, statement: str) -> dict[str, int]:
-    """What EXPLAIN ANALYZE says of the triggers that a statement called."""
-    plan = "\n".join(line for (line,) in connection.execute(f"explain (analyze, costs off) {statement}").fetchall())
-    found = re.findall(r"^Trigger (\S+)(?: on \S+)?: .*calls=(\d+)", plan, re.M)
-    return {name: sum(int(calls) for other, calls in found if other == name) for name, _ in found}
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, "nightly"])

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import psycopg
 import pytest
-from guards.scene import acquire, check_refusal, forge, protect, put_claims, renew, supersede
+from guards.scene import acquire, check_refusal, forge, protect, put_claims, release, renew, supersede
 from harness import Database, sqlstate
 from writes.scene import AGAIN, KINDS, NO_ROW, TABLE, UPDATE, Kind, Scene, begin, code_of, make, present
 
@@ -159,6 +159,30 @@ def test_a_statement_without_rows_counts_nothing(db: Database, kind: Kind, write
     assert scene.body() == "new"
     with sqlstate("LF007"):
         scene.write(1)
+
+
+@pytest.mark.parametrize("writes", ["once", "sequenced"])
+@pytest.mark.parametrize("name", ["row", "partitioned"])
+def test_a_statement_without_rows_counts_nothing_under_a_covering_lease_either(
+    db: Database, name: str, writes: str
+) -> None:
+    scene = make(db, KINDS[name], p_writes=writes, p_covering="all")
+    release(db, scene.lease)
+    covered = replace(scene, lease=acquire(db, "all"))
+    for statement in EMPTY * 2:
+        covered.write(1, statement)
+    covered.write(1)
+    assert covered.body() == "new"
+    with sqlstate("LF007"):
+        covered.write(1)
+    covered = replace(covered, lease=supersede(db, covered.lease))
+    covered.write(1, "delete from public.t where id = 1")
+    with sqlstate("LF007"):
+        covered.write(1, "delete from public.t where id = 2")
+    covered = replace(covered, lease=supersede(db, covered.lease))
+    covered.write(1, "truncate public.t")
+    with sqlstate("LF007"):
+        covered.write(1, "insert into public.t values (1, 'a', 'eu')")
 
 
 WRITES = (

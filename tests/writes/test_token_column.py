@@ -130,6 +130,23 @@ def test_a_claim_that_changes_within_the_statement_is_not_stamped(db: Database, 
     assert tokens(db) == {1: leases[0].token, 2: leases[-1].token}
 
 
+@pytest.mark.parametrize("template", ["nightly", "row:{id}"])
+def test_without_a_claim_at_that_moment_nothing_new_is_stamped(db: Database, template: str) -> None:
+    """Claims may be gone while a row is made, and be back when the guard looks at it."""
+    db.execute("create table public.t (id int primary key, body text, token bigint)")
+    db.execute("insert into public.t values (1, 'old', 7)")
+    protect(db, "public.t", template, p_token_column="token")
+    writer = db.connect("app")
+    for name in ["nightly"] if template == "nightly" else ["row:1", "row:2"]:
+        writer.execute("select fence.present(%s, %s, %s)", acquire(db, name).parameters)
+    ((good,),) = writer.execute("select current_setting('fence.claims')").fetchall()
+    away, back = "set_config('fence.claims', '', true)", f"returning set_config('fence.claims', '{good}', true)"
+    writer.execute(f"update public.t set token = 9000000000000000000, body = {away} where id = 1 {back}")
+    writer.execute(f"insert into public.t select 2, {away}, 9000000000000000000 {back}")
+    writer.commit()
+    assert tokens(db) == {1: 7, 2: None}
+
+
 def test_each_row_gets_the_token_of_its_resource(db: Database) -> None:
     for partitioned in (False, True):
         scene = make(db, Kind("row:{id}", "row:1", partitioned), p_token_column="token")

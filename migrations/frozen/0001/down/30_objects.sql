@@ -175,6 +175,7 @@ drop function
   fence._observe,
   fence._observe_lease,
   fence._observe_source,
+  fence._open_triggers,
   fence._own_tables_guard,
   fence._passes,
   fence._plan_protect,

@@ -3,6 +3,7 @@
 -- ones of the same transaction pass. Remembered in a row per guard and resource, so that heartbeats never wait for it.
 -- p_touched false: before the first row. Waits for a turn in progress and refuses a repetition, but counts nothing; a row that it has to
 -- make for that has token 0, which is nobody's.
+-- What passes out of turn, its writer being exempt, is not remembered.
 -- Locks: the row of fence._accepted, until the transaction ends: writers of one resource take turns.
 -- Codes: LF007 applied already, LF008 no sequence, or one that went backwards; 40001 above READ COMMITTED.
 create function fence._accept_once(p_guard integer, p_table oid, p_resource text, p_writes text, p_touched boolean default true) returns void
@@ -22,6 +23,7 @@ begin
     end if;
     if v_sequence is null then
       perform fence._refuse_sequence('LF008', p_table, p_resource, null, null);
+      return;
     end if;
   end if;
   insert into fence._accepted as a (guard, resource, token, sequence, xact, at)
@@ -37,8 +39,10 @@ begin
       return;
     elsif v_sequence is null or v_sequence = v_last.sequence then
       perform fence._refuse_sequence('LF007', p_table, p_resource, v_sequence, v_last);
+      return;
     elsif v_sequence < v_last.sequence then
       perform fence._refuse_sequence('LF008', p_table, p_resource, v_sequence, v_last);
+      return;
     end if;
   end if;
   if p_touched then

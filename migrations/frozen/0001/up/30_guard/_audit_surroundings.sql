@@ -1,4 +1,5 @@
--- What stands around a guard and weakens it: unlogged tables, rules that redirect, triggers of others that run after the guard's last word on a row.
+-- What stands around a guard and weakens it: unlogged tables, rules that redirect, triggers of others that run after the guard's last word on a row, or have it
+-- look at every row.
 create function fence._audit_surroundings(p_guard fence._guard, p_table oid)
 returns table (severity text, code text, object text, detail text, remedy text)
 language plpgsql
@@ -32,5 +33,16 @@ begin
         and (g.tgparentid = 0 or g.tgisinternal)  -- a clone in PostgreSQL 14: it keeps its name, and its place, when the trigger is renamed
         and (p_guard.token_column is not null and g.tgname > '~0_fence_stamp' or g.tgname > '~~0_fence_leave')) t
     where t.leave or p_guard.token_column is not null;
+
+  return query
+    select 'warning', 'trigger-open', o.relid::regclass::text,
+      pg_catalog.format('Function %s of trigger %I has no search_path of its own: what it calls is up to the writer. So every row that is inserted is looked at by a '
+        || 'call of its own, which is slow.', o.function::regprocedure, o.name),
+      pg_catalog.format('alter function %s set search_path = pg_catalog, %I; select fence.repair(%L);', o.function::regprocedure,
+        (select n.nspname from pg_catalog.pg_proc f join pg_catalog.pg_namespace n on n.oid = f.pronamespace where f.oid = o.function), p_table::regclass)
+    from fence._open_triggers(p_table) o
+    where p_guard.scope = 'row' and not exists (
+      select from pg_catalog.pg_trigger t where t.tgrelid = o.relid and t.tgname = o.name and t.tgparentid <> 0)
+      and exists (select from pg_catalog.pg_class c where c.oid = p_table and c.relkind = 'p');
 end
 $$;

@@ -21,6 +21,7 @@ declare
   v_touched text := '';
   v_once text := '';
   v_members text := '';
+  v_share text := '';
   v_leave text := '';
   v_return text := 'return null;';
 begin
@@ -30,6 +31,11 @@ begin
   if p_guard.covering is not null then
     v_covered := pg_catalog.format($source$
   v_covered := coalesce(fence._claim_on(fence._claims(), %L) <> '', false);$source$, p_guard.covering);
+    -- Before the first row is locked: a job that covers it would wait for the row, and the writer for the job.
+    v_share := pg_catalog.format($source$
+    if not v_covered then
+      perform from fence._covering c where c.resource = %L for key share;
+    end if;$source$, p_guard.covering);
     v_members := pg_catalog.format($source$
   if not v_covered then
     perform fence._check_covering(tg_relid, %L, v_names);
@@ -42,12 +48,16 @@ begin
       if pg_catalog.pg_typeof(new.%1$I) <> 'pg_catalog.int8'::pg_catalog.regtype then
         perform fence._refuse_broken(tg_relid, 'the token column is no bigint any more');
       end if;
-      new.%1$I := fence._stamp(%2$s, new.%1$I);
+      new.%1$I := coalesce(fence._stamp(%2$s), case
+        when %3$s then new.%1$I
+        when tg_op = 'UPDATE' then old.%1$I
+      end);
     exception when undefined_column then
       perform fence._refuse_broken(tg_relid, sqlerrm);
     end;
     return new;
-  end if;$source$, p_guard.token_column, v_name);
+  end if;$source$, p_guard.token_column, v_name, case p_guard.inserts when 'allow' then $source$tg_op = 'INSERT' or $source$ else '' end
+    || pg_catalog.format($source$fence._passes(tg_relid, 'LF005', %s)$source$, v_name));
   end if;
   if p_guard.writes <> 'many' then
     v_once := pg_catalog.format($source$
@@ -85,7 +95,7 @@ begin
   if tg_when = 'BEFORE' and tg_level = 'STATEMENT' and (tg_op <> 'TRUNCATE' or not v_covered) then
     if tg_op = 'TRUNCATE' or fence._claims() is null then
       perform fence._refuse_statement(tg_relid);
-    end if;
+    end if;$source$ || v_share || $source$
     return null;
   end if;$source$;
   end if;

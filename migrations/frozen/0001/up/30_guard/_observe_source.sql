@@ -17,7 +17,8 @@ begin
     v_stamp := pg_catalog.format($source$
     if tg_name = '~0_fence_stamp' then
       if pg_catalog.pg_typeof(new.%1$I) = 'pg_catalog.int8'::pg_catalog.regtype then
-        new.%1$I := fence._stamp(%2$s, new.%1$I);
+        lock table fence._lease in access share mode nowait;
+        new.%1$I := coalesce(fence._stamp(%2$s), new.%1$I);
       end if;
       return new;
     end if;$source$, p_guard.token_column, fence._written_under(p_guard, p_table));

@@ -1,6 +1,7 @@
 -- The token to stamp on a row of a resource: its lease's newest, which the guard asks the transaction's claim to be when the statement is over. Not the claim's own:
--- a statement may change that between two rows, and put it back. Without a claim the row keeps what it has: the statement fails, or its writer may pass.
-create function fence._stamp(p_resource text, p_present bigint) returns bigint
+-- a statement may change that between two rows, and put it back. Null without a claim: the statement fails, its writer may pass, or the row is not
+-- written after all (on conflict do nothing).
+create function fence._stamp(p_resource text) returns bigint
 language plpgsql
 stable
 as $$
@@ -10,6 +11,6 @@ begin
   if fence._claim_on(fence._claims(), p_resource) <> '' then
     select l.token into v_token from fence._lease l where l.resource = p_resource;
   end if;
-  return coalesce(v_token, p_present);
+  return v_token;
 end
 $$;
