@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from guards.scene import acquire, ask, expire, release
+from guards.scene import acquire, ask, expire, release, revoke
 from harness import SUPERUSER, Database, sqlstate
 
 
@@ -74,6 +74,31 @@ def test_who_may_hold_any_number_waits_for_nobody(db: Database) -> None:
     first, second = db.connect("app"), db.connect("app", options="-c statement_timeout=2s")
     acquire(first, "job:1")
     acquire(second, "job:2")
+
+
+def test_counting_leases_leaves_none_of_them_locked(db: Database) -> None:
+    """Those that are over are looked at under a lock; others may have them at once all the same."""
+    allow(db, "app", "job:*", 5)
+    for name in ("job:1", "job:2"):
+        acquire(db, name)
+        expire(db, name)
+    job = db.connect("app")
+    job.execute("select fence.enter('job:3')")
+    assert db.execute("select granted from fence.acquire('job:1')") == [(True,)]
+    assert revoke(db, "job:2")
+    job.commit()
+
+
+def test_one_that_is_being_renewed_counts(db: Database) -> None:
+    allow(db, "app", "job:*", 1)
+    acquire(db, "job:1")
+    expire(db, "job:1")
+    renewal = db.connect("fence_owner")  # was in time, and is not committed yet
+    renewal.execute("update fence._lease set expires_at = clock_timestamp() + interval '1 h'")
+    for end in (renewal.commit, lambda: None):
+        with sqlstate("53400"):
+            ask(db, "job:2")
+        end()
 
 
 @pytest.mark.parametrize(

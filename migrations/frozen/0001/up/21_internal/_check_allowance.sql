@@ -1,7 +1,7 @@
 -- 42501 where fence.allow keeps the session's role from a name, 53400 where it holds as many leases as it may. The rules that count are those of
 -- session_user and of every role that it is a member of; a superuser is bound by its own alone. LF010 under a rule with a number above READ COMMITTED.
--- Locks: the rules with a limit that the name falls under, FOR NO KEY UPDATE: two cannot take the last lease at once; the role's expired leases under
--- them FOR SHARE SKIP LOCKED.
+-- Locks: the rules with a limit that the name falls under, FOR NO KEY UPDATE: two cannot take the last lease at once; for a moment only, the role's
+-- expired leases under them FOR SHARE SKIP LOCKED.
 create function fence._check_allowance(p_resource text) returns void
 language plpgsql
 volatile
@@ -36,11 +36,16 @@ begin
       perform fence._check_allowance(p_resource);
       return;
     end if;
-    v_over := array(  -- one that is being renewed is not over
-      select l.resource from fence._lease l
-      where l.granted_to = session_user and l.secret_hash is not null and l.expires_at <= pg_catalog.clock_timestamp()
-        and l.resource ~ v_rule.expression and l.resource <> p_resource
-      for share skip locked);
+    begin
+      v_over := array(  -- one that is being renewed is not over; one that is over once stays so, and needs no lock any more
+        select l.resource from fence._lease l
+        where l.granted_to = session_user and l.secret_hash is not null and l.expires_at <= pg_catalog.clock_timestamp()
+          and l.resource ~ v_rule.expression and l.resource <> p_resource
+        for share skip locked);
+      raise no_data_found;
+    exception when no_data_found then
+      null;
+    end;
     if v_rule.max_leases <= (
       select pg_catalog.count(*) from fence._lease l
       where l.granted_to = session_user and l.secret_hash is not null and fence._is_entered(l.entered)
