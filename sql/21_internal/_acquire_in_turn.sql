@@ -54,7 +54,7 @@ begin
     end if;
   end if;
   select l.* into v_lease from fence._lease l where l.resource = p_resource;
-  if found and (v_lease.secret_hash is null or v_lease.expires_at <= clock_timestamp()) then
+  if found and fence._is_live(v_lease, (select p.lineage from fence._present_lineage p)) is not true then
     if fence._call_waiter(p_resource, v_ticket) is distinct from v_ticket then
       perform set_config('synchronous_commit', 'off', true);
       return query select false, p_resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at, 'queued', interval '2 seconds', v_ticket;

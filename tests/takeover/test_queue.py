@@ -296,3 +296,21 @@ def test_places_are_no_leases_at_any_level(db: Database, isolation: psycopg.Isol
     assert ask(two, "report:1").reason == "draining"
     one.commit()
     assert ask(db, "report:1").reason == "held"
+
+
+@pytest.mark.parametrize("end", ["enter", "lineage"])
+def test_a_lease_that_is_over_in_another_way_is_given_in_turn_too(db: Database, end: str) -> None:
+    """The secret is there and the time is not over, and yet nobody holds it."""
+    entered = db.connect("app")
+    if end == "enter":
+        release(db, acquire(db, "report:1"))
+        entered.execute("select fence.enter('report:1')")
+        granted, reason, first = turn(db, 0)
+        assert (granted, reason) == (False, "draining")
+        entered.commit()
+    else:
+        acquire(db, "report:1", "1 h")
+        first = queue_up(db)
+        db.execute("select fence.confirm_lineage()")
+    assert turn(db, None)[:2] == (False, "queued")
+    assert turn(db, first) == (True, None, first)
