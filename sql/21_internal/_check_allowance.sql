@@ -49,6 +49,7 @@ begin
     if v_rule.max_leases <= (
       select pg_catalog.count(*) from fence._lease l
       where l.granted_to = session_user and l.secret_hash is not null and fence._is_entered(l.entered)
+        and l.lineage = (select p.lineage from fence._present_lineage p)  -- none: the grant begins another one, or is refused
         and l.resource ~ v_rule.expression and l.resource <> p_resource and l.resource <> all (v_over))
     then
       perform fence._raise('53400', pg_catalog.format('%I holds as many leases as it may', session_user),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from guards.scene import acquire, ask, expire, release, revoke
-from harness import SUPERUSER, Database, sqlstate
+from harness import SUPERUSER, Database, edit_authority, sqlstate
 
 
 def allow(db: Database, role: str, pattern: str | None, most: int | None = None) -> None:
@@ -99,6 +99,28 @@ def test_one_that_is_being_renewed_counts(db: Database) -> None:
         with sqlstate("53400"):
             ask(db, "job:2")
         end()
+
+
+@pytest.mark.parametrize("change", ["confirmed", "noticed by this request"])
+def test_leases_of_an_earlier_lineage_do_not_count(db: Database, change: str) -> None:
+    """Nobody can release them."""
+    allow(db, "app", "job:*", 1)
+    acquire(db, "job:1", "1 h")
+    if change == "confirmed":
+        db.execute("select fence.confirm_lineage()")
+    else:
+        edit_authority(db.url("fence_owner"), "database_oid = 1")
+    acquire(db, "job:2")
+    with sqlstate("53400"):
+        ask(db, "job:3")
+
+
+def test_leases_count_after_a_restart(db: Database) -> None:
+    allow(db, "app", "job:*", 1)
+    acquire(db, "job:1", "1 h")
+    edit_authority(db.url("fence_owner"), "started_at = started_at - interval '1 h'")
+    with sqlstate("53400"):
+        ask(db, "job:2")
 
 
 @pytest.mark.parametrize(
