@@ -295,6 +295,31 @@ def test_of_all_who_ask_at_once_one_begins_the_lineage(db: Database, lease: Leas
         present(db.connect("app"), undone)
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_of_two_old_snapshots_that_would_begin_the_lineage_one_is_to_try_again(
+    db: Database, lease: Lease, end: str
+) -> None:
+    """Both wait for the authority's row, neither for the other: no deadlock."""
+    edit(db, FOREIGN["timeline"])
+    gate = db.connect("fence_owner")
+    gate.execute("select from fence._authority for share")
+    first, second = (db.connect("app", isolation=psycopg.IsolationLevel.REPEATABLE_READ) for _ in range(2))
+    asking = db.start_blocked(first, "select granted from fence.acquire('report:2')", by=gate)
+    after = db.start_blocked(second, "select granted from fence.acquire('report:3')")
+    gate.rollback()
+    assert asking.result(10).fetchall() == [(True,)]
+    db.wait_until_blocked(second, by=first)
+    if end == "commit":
+        first.commit()
+        with sqlstate("40001"):
+            after.result(10)
+    else:
+        first.rollback()
+        assert after.result(10).fetchall() == [(True,)]
+        second.commit()
+    assert [event for event, _, _ in lineages(db)] == ["lineage"]
+
+
 # -- the administrator's calls -----------------------------------------------------------------------------------------
 
 

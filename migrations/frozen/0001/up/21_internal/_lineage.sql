@@ -1,7 +1,7 @@
 -- The lineage to grant a lease under: the present one, after it has been made sure that it is this server's, this timeline's and
 -- this database's. What acquire asks first; in the transaction that grants.
 -- Locks: the authority's table ROW SHARE, so that a floor raised by an administrator waits for every grant in flight; where the identity has
--- changed, its row FOR UPDATE. Codes: LF009; 25006 on a standby; 40001 for a snapshot older than a change of the authority.
+-- changed, its row FOR UPDATE; above READ COMMITTED, its row FOR SHARE. Codes: LF009; 25006 on a standby; 40001 for a snapshot older than a change of the authority.
 create function fence._lineage() returns bigint
 language plpgsql
 volatile
@@ -14,14 +14,14 @@ begin
       hint = 'Connect to the primary: target_session_attrs=read-write';
   end if;
   lock table fence._authority in row share mode;
-  if fence._keeps_snapshot() then
-    perform from fence._authority a for share;
-  end if;
   for v_try in 1 .. 3 loop
     select p.lineage into v_lineage from fence._present_lineage p where p.started_at = pg_catalog.pg_postmaster_start_time();
     exit when found;
     perform fence._adopt();
   end loop;
+  if fence._keeps_snapshot() then  -- not before: two who share the row cannot both adopt
+    perform from fence._authority a for share;
+  end if;
   if v_lineage is null then
     perform fence._refuse_quarantined('its row does not keep its seal');
   elsif fence._option_value('need_sync') is distinct from 'off' and pg_catalog.current_setting('synchronous_standby_names') = '' then
