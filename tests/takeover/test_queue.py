@@ -314,3 +314,15 @@ def test_a_lease_that_is_over_in_another_way_is_given_in_turn_too(db: Database, 
         db.execute("select fence.confirm_lineage()")
     assert turn(db, None)[:2] == (False, "queued")
     assert turn(db, first) == (True, None, first)
+
+
+@pytest.mark.parametrize("reason", ["held", "queued"])
+def test_a_grant_is_on_disk_whatever_else_its_transaction_asks_for(db: Database, lease: Lease, reason: str) -> None:
+    queue_up(db)
+    if reason == "queued":
+        release(db, lease)
+    asking = db.connect("app")
+    free = "select granted from fence._acquire_in_turn('free', '30 s', 'x', null, null)"
+    assert asking.execute(free).fetchall() == [(True,)]
+    assert turn(asking, None)[1] == reason
+    assert asking.execute("show synchronous_commit").fetchall() == [("on",)]

@@ -31,6 +31,7 @@ declare
   v_ticket bigint := p_ticket;
   v_due_at timestamptz := clock_timestamp() + case when p_listener is null then interval '5 seconds' else interval '40 seconds' end;
   v_new boolean := false;
+  v_alone boolean := pg_current_xact_id_if_assigned() is null;  -- this transaction has changed nothing before
   v_lease fence._lease;
   v_answer record;
 begin
@@ -56,7 +57,7 @@ begin
   select l.* into v_lease from fence._lease l where l.resource = p_resource;
   if found and fence._is_live(v_lease, (select p.lineage from fence._present_lineage p)) is not true then
     if fence._call_waiter(p_resource, v_ticket) is distinct from v_ticket then
-      perform set_config('synchronous_commit', 'off', true);
+      perform set_config('synchronous_commit', 'off', true) where v_alone;
       return query select false, p_resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at, 'queued', interval '2 seconds', v_ticket;
       return;
     end if;
@@ -65,7 +66,7 @@ begin
   if v_answer.granted then
     delete from fence._waiter w where w.ticket = v_ticket;
   else
-    perform set_config('synchronous_commit', 'off', true);
+    perform set_config('synchronous_commit', 'off', true) where v_alone;
     if v_new or exists (select from fence._guard g where g.covering is not null and p_resource ~ g.pattern) then
       -- A release in flight does not know a new place, and nobody is called when a covering lease ends.
       v_answer.retry_in := least(v_answer.retry_in, interval '1 second');
