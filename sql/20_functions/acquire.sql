@@ -6,7 +6,7 @@
 -- A row's lease is not granted while the resource that covers it is held ('held': it describes that one), and a covering one not while rows are being
 -- written; it ends their leases.
 -- Locks, in order: as fence._check_allowance; as fence._lineage; as fence._row_side; the lease row FOR UPDATE SKIP LOCKED; as fence._covering_side; where the row is held,
--- the row FOR NO KEY UPDATE SKIP LOCKED.
+-- the row FOR NO KEY UPDATE SKIP LOCKED. A lease that is live when it is locked is left unlocked.
 -- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument, or, above READ COMMITTED, a covering resource or a rule with a number; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
 create function fence.acquire(
   p_resource text,
@@ -87,48 +87,53 @@ begin
     end if;
 
     if not fence._is_live(v_lease, v_lineage) then
-      select l.* into v_lease from fence._lease l where l.resource = p_resource for update skip locked;
-      if found and not fence._is_live(v_lease, v_lineage) then
-        v_covers := exists (select from fence._covering c where c.resource = p_resource);
-        if fence._claim_on(v_claims, p_resource) <> '' or v_covers and v_claims is not null then
-          perform fence._refuse_regrant(p_resource);
+      begin  -- where the lease turns out to be held, its lock is given back
+        select l.* into v_lease from fence._lease l where l.resource = p_resource for update skip locked;
+        if found and not fence._is_live(v_lease, v_lineage) then
+          v_covers := exists (select from fence._covering c where c.resource = p_resource);
+          if fence._claim_on(v_claims, p_resource) <> '' or v_covers and v_claims is not null then
+            perform fence._refuse_regrant(p_resource);
+          end if;
+          if v_covers then
+            select s.draining, s.above into v_over from fence._covering_side(p_resource) s;
+            if v_over.draining then
+              return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,
+                'draining', interval '100 milliseconds';
+              return;
+            end if;
+            v_above := v_over.above;
+          end if;
+          v_before := v_lease;
+          update fence._lease l
+          set token = fence._next_token(greatest(l.token, v_above)), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
+            granted_to = session_user, ttl = p_ttl, idle_timeout = v_idle_timeout, acquired_at = c.now, expires_at = c.now + p_ttl,
+            lineage = v_lineage, closed_reason = null, entered = null
+          from (select clock_timestamp() as now) c
+          where l.resource = p_resource
+          returning l.* into v_lease;
+          if v_covers then
+            update fence._covering c set token = v_lease.token, wanted_until = null where c.resource = p_resource;
+          end if;
+          exit;
         end if;
-        if v_covers then
-          select s.draining, s.above into v_over from fence._covering_side(p_resource) s;
-          if v_over.draining then
+        if not found then
+          -- Somebody holds the row: a guarded transaction that is still open, or a change of this lease in flight.
+          select l.* into v_lease from fence._lease l where l.resource = p_resource for no key update skip locked;
+          if not found then
+            select l.* into v_lease from fence._lease l where l.resource = p_resource;
+          elsif not fence._is_live(v_lease, v_lineage) and v_lease.secret_hash is not null then
+            perform fence._close(v_lease, 'expired');
+          end if;
+          if not fence._is_live(v_lease, v_lineage) then
             return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,
               'draining', interval '100 milliseconds';
             return;
           end if;
-          v_above := v_over.above;
         end if;
-        v_before := v_lease;
-        update fence._lease l
-        set token = fence._next_token(greatest(l.token, v_above)), secret_hash = sha256(convert_to(v_secret, 'UTF8')), owner = v_owner,
-          granted_to = session_user, ttl = p_ttl, idle_timeout = v_idle_timeout, acquired_at = c.now, expires_at = c.now + p_ttl,
-          lineage = v_lineage, closed_reason = null, entered = null
-        from (select clock_timestamp() as now) c
-        where l.resource = p_resource
-        returning l.* into v_lease;
-        if v_covers then
-          update fence._covering c set token = v_lease.token, wanted_until = null where c.resource = p_resource;
-        end if;
-        exit;
-      end if;
-      if not found then
-        -- Somebody holds the row: a guarded transaction that is still open, or a change of this lease in flight.
-        select l.* into v_lease from fence._lease l where l.resource = p_resource for no key update skip locked;
-        if not found then
-          select l.* into v_lease from fence._lease l where l.resource = p_resource;
-        elsif not fence._is_live(v_lease, v_lineage) and v_lease.secret_hash is not null then
-          perform fence._close(v_lease, 'expired');
-        end if;
-        if not fence._is_live(v_lease, v_lineage) then
-          return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,
-            'draining', interval '100 milliseconds';
-          return;
-        end if;
-      end if;
+        raise no_data_found;
+      exception when no_data_found then
+        null;
+      end;
     end if;
 
     return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,

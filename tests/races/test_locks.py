@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from guards.scene import Lease, acquire, ask, expire, present, release
+import pytest
+from guards.scene import Lease, acquire, ask, expire, present, release, renew
 from harness import Connection, Database, sqlstate
 from races.writer import write
 
@@ -63,6 +64,25 @@ def test_a_request_does_not_wait_for_a_release_in_flight(db: Database, lease: Le
     assert ask(db, "report:1").reason == "draining"
     releasing.commit()
     assert ask(db, "report:1").granted
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["free", "a holder writes"])
+def test_a_request_that_comes_too_late_leaves_the_lease_unlocked(db: Database, lease: Lease, writes: bool) -> None:
+    """It has seen the lease expired, and has it locked only when it is held again."""
+    writer = db.connect("app")
+    if writes:
+        present(writer, lease)
+    expire(db, "report:1")
+    other = db.connect("fence_owner")
+    other.execute("lock table fence._lease in exclusive mode")  # who locks a row waits, who reads does not
+    late = db.connect("app")
+    waiting = db.start_blocked(late, "select granted, reason from fence.acquire('report:1')", by=other)
+    other.execute("update fence._lease set expires_at = clock_timestamp() + interval '1 h'")
+    other.commit()
+    assert waiting.result(10).fetchall() == [(False, "held")]
+    renew(db, lease)
+    present(db.connect("app"), lease)
+    late.commit()
 
 
 def test_a_closed_lease_is_not_closed_again_while_its_holder_is_waited_for(db: Database, lease: Lease) -> None:
