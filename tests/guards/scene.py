@@ -63,6 +63,19 @@ def supersede(db: Database, lease: Lease) -> Lease:
     return acquire(db, lease.resource)
 
 
+def look_and_wait(db: Database, resource: str) -> None:
+    """Whoever asks whether that lease is live waits for lock 1 then, if told so."""
+    db.execute("alter function fence._is_live rename to _is_live_now", user="fence_owner")
+    db.execute(
+        "create function fence._is_live(p_lease fence._lease, p_authority_lineage bigint) returns boolean "
+        "language plpgsql volatile as $$ declare v_live boolean := fence._is_live_now(p_lease, p_authority_lineage); "
+        f"begin if p_lease.resource = '{resource}' and current_setting('pyfence_test.wait', true) = 'on' then "
+        "perform pg_catalog.pg_advisory_lock(1); perform pg_catalog.pg_advisory_unlock(1); end if; "
+        "return v_live; end $$",
+        user="fence_owner",
+    )
+
+
 def present(connection: Connection, *leases: Lease) -> None:
     for lease in leases:
         connection.execute("select fence.present(%s, %s, %s)", lease.parameters)

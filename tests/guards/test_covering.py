@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, ask, contents, expire, present, protect, release, renew, revoke
+from guards.scene import Lease, acquire, ask, contents, expire, look_and_wait, present, protect, release, renew, revoke
 from harness import SUPERUSER, Database, sqlstate
 
 READ_COMMITTED = psycopg.IsolationLevel.READ_COMMITTED
@@ -441,7 +441,7 @@ def test_of_many_rows_that_are_asked_for_at_once_only_one_changes_the_covering_t
     """The second one looks before the first one commits, and locks after it: the first row's token stays the newest."""
     release(db, acquire(db, "all rows"))
     first, second, gate = db.connect("app"), db.connect("app"), db.connect(SUPERUSER)
-    _look_and_wait(db)
+    look_and_wait(db, "all rows")
     gate.execute("select pg_advisory_lock(1)")
     second.execute("set pyfence_test.wait = 'on'")
     row = acquire(first, "row:1")
@@ -452,19 +452,6 @@ def test_of_many_rows_that_are_asked_for_at_once_only_one_changes_the_covering_t
     second.commit()
     ((token,),) = db.execute("select token from fence._lease where resource = 'all rows'", user="fence_owner")
     assert token < row.token
-
-
-def _look_and_wait(db: Database) -> None:
-    """Whoever asks whether a lease is live waits for lock 1 then, if told so."""
-    db.execute("alter function fence._is_live rename to _is_live_now", user="fence_owner")
-    db.execute(
-        "create function fence._is_live(p_lease fence._lease, p_authority_lineage bigint) returns boolean "
-        "language plpgsql volatile as $$ declare v_live boolean := fence._is_live_now(p_lease, p_authority_lineage); "
-        "begin if p_lease.resource = 'all rows' and current_setting('pyfence_test.wait', true) = 'on' then "
-        "perform pg_catalog.pg_advisory_lock(1); perform pg_catalog.pg_advisory_unlock(1); end if; "
-        "return v_live; end $$",
-        user="fence_owner",
-    )
 
 
 def test_a_writer_whose_snapshot_does_not_know_what_covers_tries_again(
@@ -551,7 +538,7 @@ def test_a_covering_lease_that_is_renewed_while_a_row_is_asked_for_goes_on(db: D
         present(writer, covering)
         writer.execute(ALL)
     gate, asking = db.connect(SUPERUSER), db.connect("app")
-    _look_and_wait(db)
+    look_and_wait(db, "all rows")
     gate.execute("select pg_advisory_lock(1)")
     asking.execute("set pyfence_test.wait = 'on'")
     expire(db, "all rows")
@@ -560,9 +547,9 @@ def test_a_covering_lease_that_is_renewed_while_a_row_is_asked_for_goes_on(db: D
     db.execute(live, user="fence_owner")
     gate.execute("select pg_advisory_unlock(1)")
     assert waiting.result(10).fetchall() == [(False, "held")]
+    renew(db, covering)  # whoever asked in vain keeps nothing locked, even while its transaction is open
+    present(db.connect("app"), covering)
     asking.commit()
-    writer.commit()
-    renew(db, covering)
 
 
 def test_two_who_protect_at_once_make_no_cover_of_covers(db: Database, t: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from guards.scene import Lease, acquire, ask, expire, present, release, renew
-from harness import Connection, Database, sqlstate
+from guards.scene import Lease, acquire, ask, expire, look_and_wait, present, release, renew
+from harness import SUPERUSER, Connection, Database, sqlstate
 from races.writer import write
 
 
@@ -69,16 +69,16 @@ def test_a_request_does_not_wait_for_a_release_in_flight(db: Database, lease: Le
 @pytest.mark.parametrize("writes", [False, True], ids=["free", "a holder writes"])
 def test_a_request_that_comes_too_late_leaves_the_lease_unlocked(db: Database, lease: Lease, writes: bool) -> None:
     """It has seen the lease expired, and has it locked only when it is held again."""
-    writer = db.connect("app")
+    writer, gate, late = db.connect("app"), db.connect(SUPERUSER), db.connect("app")
     if writes:
         present(writer, lease)
     expire(db, "report:1")
-    other = db.connect("fence_owner")
-    other.execute("lock table fence._lease in exclusive mode")  # who locks a row waits, who reads does not
-    late = db.connect("app")
-    waiting = db.start_blocked(late, "select granted, reason from fence.acquire('report:1')", by=other)
-    other.execute("update fence._lease set expires_at = clock_timestamp() + interval '1 h'")
-    other.commit()
+    look_and_wait(db, "report:1")
+    gate.execute("select pg_advisory_lock(1)")
+    late.execute("set pyfence_test.wait = 'on'")
+    waiting = db.start_blocked(late, "select granted, reason from fence.acquire('report:1')", by=gate)
+    db.execute("update fence._lease set expires_at = clock_timestamp() + interval '1 h'", user="fence_owner")
+    gate.execute("select pg_advisory_unlock(1)")
     assert waiting.result(10).fetchall() == [(False, "held")]
     renew(db, lease)
     present(db.connect("app"), lease)
