@@ -1,7 +1,7 @@
 -- Arms again what audit() reports as fixable (its remedy is this call), on one table or on every protected table that the session may act as owner of.
 -- Policies are never changed. Returns how many guards it armed. Runs as the caller. A named table that cannot be repaired
 -- raises; without a name, the reason is a NOTICE, and the others are repaired all the same: each guard is all or nothing.
--- Locks: per faulty table SHARE ROW EXCLUSIVE, until the transaction ends (tries of one second each).
+-- Locks: per faulty table those of fence.protect, until the transaction ends (tries of one second each).
 -- Codes: LF010 not protected, or not fixable; 42501 not the owner; 55P03 the table stayed busy.
 create function fence.repair(p_table regclass default null) returns bigint
 language plpgsql
@@ -11,17 +11,13 @@ set quote_all_identifiers = off
 as $$
 declare
   v_table regclass;
-  v_statement text;
   v_armed bigint := 0;
   v_message text;
   v_hint text;
 begin
   for v_table in select fence._repairs(p_table) loop
     begin
-      perform fence._lock_table(v_table, 'share row exclusive');
-      for v_statement in select fence._rearm(v_table) loop
-        execute v_statement;
-      end loop;
+      perform fence._change_guard(v_table, 'share row exclusive', format('select fence._rearm(%L)', v_table::oid));
       v_armed := v_armed + 1;
     exception when others then
       if p_table is not null then

@@ -5,14 +5,9 @@ language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_statement text;
 begin
   perform fence._template_of(p_table);
-  perform fence._lock_table(p_table, 'access exclusive');
-  for v_statement in select fence._undefine_guard(p_table) loop
-    execute v_statement;
-  end loop;
+  perform fence._change_guard(p_table, 'access exclusive', format('select fence._undefine_guard(%L)', p_table::oid));
   perform fence._drop_unused_functions();
 end
 $$;

@@ -1,5 +1,6 @@
 -- The part of repair that needs the schema owner's rights: makes the guard's function anew as the registry has it and returns the statements
--- that arm the triggers; those are the table owner's to run, in the same transaction. The caller holds SHARE ROW EXCLUSIVE on the table.
+-- that arm the triggers; those are the table owner's to run, in the same transaction. The caller is fence._change_guard, which holds
+-- the table's lock.
 -- Codes: LF010 the guard does not fit the table, 42501 not the table's owner.
 create function fence._rearm(p_table regclass) returns setof text
 language plpgsql
