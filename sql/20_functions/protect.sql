@@ -5,8 +5,9 @@
 -- Runs as the caller, who must own the table. The registry and the generated function are a private definer's.
 -- Locks: the table SHARE ROW EXCLUSIVE (waits out open writers; tries of one second each, then 55P03), ACCESS EXCLUSIVE
 -- where a trigger has to go (another scope, inserts that need no claim any more, ...: waits out readers, too); while it is
--- held, a row scope over nullable columns reads the table once.
--- Codes: LF010 bad argument, 42501 not the owner, 55P03 the table stayed busy.
+-- held, a row scope over nullable columns reads the table once. Then fence._guard ROW EXCLUSIVE, and for a covering resource
+-- that is new what fence._begin_covering says: where these are busy, the table is let go of, and all is tried again.
+-- Codes: LF010 bad argument, 42501 not the owner, 55P03 the table, or what else it locks, stayed busy.
 create function fence.protect(
   p_table regclass,
   p_resource text,

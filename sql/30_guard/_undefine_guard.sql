@@ -1,5 +1,6 @@
 -- The part of unprotect that needs the schema owner's rights: takes the guard out of the registry and returns the
--- statements that drop its triggers; those are the table owner's to run. Then its function is unused. Codes: LF010 not protected (any more), 42501 not the table's owner.
+-- statements that drop its triggers; those are the table owner's to run. Then its function is unused. The caller is
+-- fence._change_guard. Locks: the guard's row, which waits for who exempts a role at this moment. Codes: LF010 not protected (any more), 42501 not the table's owner.
 create function fence._undefine_guard(p_table regclass) returns setof text
 language plpgsql
 volatile

@@ -14,6 +14,7 @@ BOUNDS = {
             "allow",
             "enter",
             "exempt",
+            "_end_exemption",
             "release",
             "renew",
             "renew_all",
@@ -23,8 +24,9 @@ BOUNDS = {
         "2s",
     ),
     **dict.fromkeys(("_acquire_in_turn", "_decline"), "2s"),
-    **dict.fromkeys(("present", "present_all", "_define_guard", "_guard_1"), "5s"),
+    **dict.fromkeys(("present", "present_all", "_guard_1"), "5s"),
     "_lock_table": "1s",
+    "_change_guard": "200ms",
 }
 #: Locks, writes, clocks and statements made at run time: nothing for the snapshot of the statement that calls.
 MOVING = re.compile(

@@ -84,3 +84,102 @@ def test_readers_go_on_where_no_trigger_is_dropped(db: Database, t: str) -> None
     reader.execute("select from public.t")
     protect(db, t, "row:{id}", p_expiry="until_superseded")
     db.execute("select fence.set_mode('public.t', 'observe')")
+
+
+# -- what pyfence's own tables are waited for --------------------------------------------------------------------------
+
+EXEMPT = "select fence.exempt('public.t', 'app', now() + interval '1 h', 'staged')"
+RENEW = "select fence._renew_guard_functions()"
+BROKEN = 'alter table public.t disable trigger "0_fence_insert"'
+#: What somebody has open, as whom, and what is called meanwhile.
+IN_THE_WAY = {
+    "exempt, unprotect": (EXEMPT, "app_owner", "unprotect('public.t')"),
+    "migration, unprotect": (RENEW, "fence_owner", "unprotect('public.t')"),
+    "migration, protect": (RENEW, "fence_owner", "protect('public.t', 'other:{id}')"),
+    "migration, set_mode": (RENEW, "fence_owner", "set_mode('public.t', 'observe')"),
+    "grant, covering": ("select fence.enter('another')", "app", "protect('public.t', 'row:{id}', p_covering => 'all')"),
+    "holder, covering": ("select fence.enter('all')", "app", "protect('public.t', 'row:{id}', p_covering => 'all')"),
+}
+
+
+@pytest.mark.parametrize("kind", list(IN_THE_WAY))
+def test_the_table_is_let_go_of_while_something_else_is_waited_for(db: Database, t: str, kind: str) -> None:
+    statement, user, call = IN_THE_WAY[kind]
+    other, owner = db.connect(user), db.connect("app_owner", autocommit=True)
+    other.execute(statement)
+    waiting = db.start_blocked(owner, f"select fence.{call}", by=other)
+    writer = db.connect("app", autocommit=True)
+    writer.execute("set statement_timeout = '900 ms'")
+    assert writer.execute("select count(*) from public.t").fetchall() == [(2,)]
+    with sqlstate("LF004"):
+        writer.execute("update public.t set body = 'new'")
+    other.commit()
+    waiting.result(12)
+
+
+@pytest.mark.parametrize(
+    "kind", ["grant, covering", *(pytest.param(kind, marks=pytest.mark.full) for kind in list(IN_THE_WAY)[:4])]
+)
+def test_it_gives_up_on_what_stays_in_the_way(db: Database, t: str, kind: str) -> None:
+    statement, user, call = IN_THE_WAY[kind]
+    other, owner = db.connect(user), db.connect("app_owner")
+    found = everything(db)
+    other.execute(statement)
+    waiting = db.start_blocked(owner, f"select fence.{call}", by=other)
+    with sqlstate("55P03") as refused:
+        waiting.result(12)
+    check_refusal(refused.diag, table="t")
+    owner.rollback()
+    other.rollback()
+    assert everything(db) == found
+
+
+@pytest.mark.parametrize("entered", ["row:1", "all"])
+def test_a_job_that_goes_on_to_the_table_does_not_deadlock_with_a_new_covering(
+    db: Database, t: str, entered: str
+) -> None:
+    job, owner = db.connect("app"), db.connect("app_owner", autocommit=True)
+    job.execute("select fence.enter('row:1')")
+    if entered == "all":
+        job.rollback()
+        job.execute("select fence.present(%s, %s, %s)", acquire(db, "all").parameters)
+    waiting = db.start_blocked(owner, "select fence.protect('public.t', 'row:{id}', p_covering => 'all')", by=job)
+    update = "update public.t set body = 'new' where id = 1"
+    if entered == "all":
+        with sqlstate("LF005"):
+            job.execute(update)
+        job.rollback()
+    else:
+        assert job.execute(update).rowcount == 1
+        job.commit()
+    waiting.result(12)
+
+
+def test_unexempt_gives_up_on_an_open_exempt(db: Database, t: str) -> None:
+    db.execute(EXEMPT)
+    other, owner = db.connect("app_owner"), db.connect("app_owner")
+    other.execute(EXEMPT)
+    waiting = db.start_blocked(owner, "select fence.unexempt('public.t', 'app')", by=other)
+    with sqlstate("55P03"):
+        waiting.result(5)
+
+
+def test_repair_waits_for_a_migration_and_keeps_what_it_made(db: Database, t: str) -> None:
+    db.execute(BROKEN)
+    migration, owner = db.connect("fence_owner"), db.connect("app_owner", autocommit=True)
+    migration.execute(RENEW)
+    waiting = db.start_blocked(owner, "select fence.repair('public.t')", by=migration)
+    migration.commit()
+    assert waiting.result(12).fetchall() == [(1,)]
+
+
+def test_a_migration_waits_for_repair_and_makes_every_function_anew(db: Database, t: str) -> None:
+    db.execute(BROKEN)
+    migration, owner = db.connect("fence_owner"), db.connect("app_owner")
+    notices: list[str] = []
+    migration.add_notice_handler(lambda diag: notices.append(str(diag.message_primary)))
+    owner.execute("select fence.repair('public.t')")
+    waiting = db.start_blocked(migration, RENEW, by=owner)
+    owner.commit()
+    assert waiting.result(12).fetchall() == [(1,)]
+    assert notices == []

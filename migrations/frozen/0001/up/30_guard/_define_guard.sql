@@ -1,6 +1,6 @@
 -- The part of protect that needs the schema owner's rights: checks everything, writes the registry and the generated
 -- function, and returns the statements that arm the triggers; those are the table owner's to run, in the same transaction.
--- The caller is fence._change_guard, which holds the table's lock. Locks: see fence._begin_covering. A null parameter keeps what is there, or takes the default.
+-- The caller is fence._change_guard, which holds the table's lock and bounds every wait. Locks: see fence._begin_covering. A null parameter keeps what is there, or takes the default.
 -- Codes: LF010 bad argument, 42501 not the table's owner.
 create function fence._define_guard(
   p_table regclass,
@@ -17,7 +17,6 @@ language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '5s'
 as $$
 declare
   v_guard fence._guard := fence._guard_of(p_table);

@@ -1,6 +1,6 @@
 -- The part of repair that needs the schema owner's rights: makes the guard's function anew as the registry has it and returns the statements
 -- that arm the triggers; those are the table owner's to run, in the same transaction. The caller is fence._change_guard, which holds
--- the table's lock.
+-- the table's lock and bounds every wait. Locks: fence._guard ROW EXCLUSIVE, as protect does: fence._renew_guard_functions makes the function anew, too.
 -- Codes: LF010 the guard does not fit the table, 42501 not the table's owner.
 create function fence._rearm(p_table regclass) returns setof text
 language plpgsql
@@ -9,8 +9,10 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_guard fence._guard := fence._guard_of(p_table);
+  v_guard fence._guard;
 begin
+  lock table fence._guard in row exclusive mode;
+  v_guard := fence._guard_of(p_table);
   if v_guard.id is null then
     select g.* into v_guard from fence._guard g where fence._guarded_table(g) = p_table order by g.id desc limit 1;
   end if;
