@@ -8,7 +8,6 @@ as $$
 begin
   perform fence._template_of(p_table);
   perform fence._change_guard(p_table, 'access exclusive', format('select fence._undefine_guard(%L)', p_table::oid));
-  perform fence._drop_unused_functions();
 end
 $$;
 

@@ -1,6 +1,7 @@
 -- Changes the triggers of a table's guard: locks the table in p_lock, runs p_query, a call of the private definer that does what needs the schema owner's
 -- rights, and then the statements that it returns. Where one of those drops a trigger, which takes ACCESS EXCLUSIVE, everything is undone and the weaker lock let
 -- go of before the stronger one is asked for: held meanwhile, it would keep the writers behind a reader, and a reader that goes on to write would deadlock.
+-- With triggers go the functions that no guard has use for any more.
 -- So it is with what the query waits for: 0.2 s at a time, then the table is let go of and everything tried again, five times in all. Runs with the caller's rights.
 -- Locks: the table, see fence._lock_table; those of the query. Codes: those of the query; 55P03 the table, or what the query locks, stayed busy.
 create function fence._change_guard(p_table regclass, p_lock text, p_query text) returns void
@@ -26,6 +27,9 @@ begin
         end if;
         execute v_statement;
       end loop;
+      if v_lock = 'access exclusive' then  -- triggers are gone, and maybe the last of a guard's
+        perform fence._drop_unused_functions();
+      end if;
       return;
     exception
       when sqlstate 'FENCE' then

@@ -183,3 +183,39 @@ def test_a_migration_waits_for_repair_and_makes_every_function_anew(db: Database
     owner.commit()
     assert waiting.result(12).fetchall() == [(1,)]
     assert notices == []
+
+
+# -- functions that nothing uses any more ------------------------------------------------------------------------------
+
+
+def guard_functions(db: Database) -> list[str]:
+    return [
+        name
+        for (name,) in db.execute(
+            "select proname::text from pg_proc where pronamespace = 'fence'::regnamespace "
+            "and proname ~ '^_guard_[0-9]+$' order by proname"
+        )
+    ]
+
+
+def test_protect_leaves_no_function_of_a_guard_that_it_takes_over(db: Database, t: str) -> None:
+    db.execute("create table public.p (id int not null, body text) partition by list (id)")
+    db.execute("alter table public.p attach partition public.t for values in (1, 2)")
+    assert guard_functions(db) == ["_guard_1"]
+    protect(db, "public.p", "row:{id}")
+    ((guard,),) = db.execute("select id from fence.protected_tables")
+    assert guard_functions(db) == [f"_guard_{guard}"]
+
+
+def test_two_who_drop_what_nothing_uses_do_not_wait_for_each_other(db: Database, t: str) -> None:
+    """The leftover is one's to drop, the other passes it by."""
+    db.execute("create table public.u (id int primary key)")
+    protect(db, "public.u", "u:{id}")
+    db.execute("create function fence._guard_99() returns trigger language plpgsql as 'begin end'", user="fence_owner")
+    one, two = db.connect("app_owner"), db.connect("app_owner")
+    one.execute("select fence.unprotect('public.t')")
+    two.execute("set statement_timeout = '10 s'")
+    two.execute("select fence.unprotect('public.u')")
+    one.commit()
+    two.commit()
+    assert guard_functions(db) == []
