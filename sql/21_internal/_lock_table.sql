@@ -1,7 +1,7 @@
 -- Locks a table for DDL without stopping its writers for long: each try waits at most one second, and between tries the
--- queue behind it drains. 55P03 after five tries, LF010 above READ COMMITTED.
+-- queue behind it drains. 55P03 after five tries, or at once if the caller had better not wait, LF010 above READ COMMITTED.
 -- Runs with the caller's rights.
-create function fence._lock_table(p_table regclass, p_mode text) returns void
+create function fence._lock_table(p_table regclass, p_mode text, p_wait boolean default true) returns void
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
@@ -11,12 +11,12 @@ begin
   perform fence._read_committed_only('this is changed', 'A snapshot taken before the lock would not see what somebody else changed meanwhile.', p_table);
   for v_try in 1 .. 5 loop
     begin
-      execute format('lock table %s in %s mode', p_table, p_mode);
+      execute format('lock table %s in %s mode%s', p_table, p_mode, case when not p_wait then ' nowait' end);
       return;
     exception when lock_not_available then
-      if v_try = 5 then
+      if v_try = 5 or not p_wait then
         perform fence._raise('55P03', format('could not lock %s', p_table),
-          'Transactions that use it stayed open through five tries of one second.',
+          case when p_wait then 'Transactions that use it stayed open through five tries of one second.' else 'Transactions that use it are open.' end,
           format('Try again; to see who holds it: select pid, query from pg_stat_activity where pid = any '
             || '(array(select pid from pg_locks where relation = %L::regclass and granted));', p_table), p_table);
       end if;

@@ -219,3 +219,31 @@ def test_two_who_drop_what_nothing_uses_do_not_wait_for_each_other(db: Database,
     one.commit()
     two.commit()
     assert guard_functions(db) == []
+
+
+# -- several tables at once --------------------------------------------------------------------------------------------
+
+
+def test_repair_of_several_tables_waits_with_no_table_in_hand(db: Database, t: str) -> None:
+    """A writer of one that goes on to another does not deadlock: what is busy is left for a call of its own."""
+    db.execute("create table public.u (id int primary key, body text)")
+    db.execute("insert into public.u values (1, 'old')")
+    protect(db, "public.u", "u:{id}")
+    db.execute(BROKEN)
+    db.execute(BROKEN.replace("public.t", "public.u"))
+    writer, owner = db.connect("app"), db.connect("app_owner")
+    notices: list[tuple[str, str]] = []
+    owner.add_notice_handler(lambda diag: notices.append((str(diag.message_primary), str(diag.message_hint))))
+    present(writer, acquire(db, "row:1"), acquire(db, "u:1"))
+    writer.execute("update public.u set body = 'new'")
+    owner.execute("set statement_timeout = '900 ms'")
+    assert owner.execute("select fence.repair()").fetchall() == [(1,)]
+    ((notice, hint),) = notices
+    assert "public.u" in notice
+    assert "55P03" in notice
+    assert hint == "select fence.repair('public.u');"
+    owner.commit()
+    assert writer.execute("update public.t set body = 'new' where id = 1").rowcount == 1
+    writer.commit()
+    db.execute(hint)
+    assert db.execute("select armed from fence.protected_tables") == [(True,), (True,)]

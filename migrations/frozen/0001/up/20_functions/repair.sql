@@ -1,7 +1,8 @@
 -- Arms again what audit() reports as fixable (its remedy is this call), on one table or on every protected table that the session may act as owner of.
 -- Policies are never changed. Returns how many guards it armed. Runs as the caller. A named table that cannot be repaired
 -- raises; without a name, the reason is a NOTICE, and the others are repaired all the same: each guard is all or nothing.
--- Locks: per faulty table those of fence.protect, until the transaction ends (tries of one second each).
+-- Locks: per faulty table those of fence.protect, until the transaction ends (tries of one second each; none after the first table, so
+-- that it waits with none in hand).
 -- Codes: LF010 not protected, or not fixable; 42501 not the owner; 55P03 the table stayed busy.
 create function fence.repair(p_table regclass default null) returns bigint
 language plpgsql
@@ -17,13 +18,17 @@ declare
 begin
   for v_table in select fence._repairs(p_table) loop
     begin
-      perform fence._change_guard(v_table, 'share row exclusive', format('select fence._rearm(%L)', v_table::oid));
+      perform fence._change_guard(v_table, 'share row exclusive', format('select fence._rearm(%L)', v_table::oid),
+        v_armed = 0);  -- later it holds a table, whose writers may have this one
       v_armed := v_armed + 1;
     exception when others then
       if p_table is not null then
         raise;
       end if;
       get stacked diagnostics v_message = message_text, v_hint = pg_exception_hint;
+      if sqlstate = '55P03' then
+        v_hint := format('select fence.repair(%L);', v_table);
+      end if;
       raise notice '% was not repaired: % (%)', v_table, v_message, sqlstate using hint = v_hint;
     end;
   end loop;
