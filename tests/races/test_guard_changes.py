@@ -247,3 +247,50 @@ def test_repair_of_several_tables_waits_with_no_table_in_hand(db: Database, t: s
     writer.commit()
     db.execute(hint)
     assert db.execute("select armed from fence.protected_tables") == [(True,), (True,)]
+
+
+# -- the table goes, or gets another name ------------------------------------------------------------------------------
+
+CALLS = {
+    "protect": "protect('public.t', 'row:{id}')",
+    "unprotect": "unprotect('public.t')",
+    "set_mode": "set_mode('public.t', 'enforce')",
+    "unexempt": "unexempt('public.t', 'app')",
+    "repair": "repair('public.t')",
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("ddl", "code"),
+    [
+        ("drop table public.t", "LF010"),
+        ("alter table public.t rename to u", ""),
+        ("alter table public.t rename to u; create table public.t ()", ""),
+    ],
+    ids=["drop", "rename", "swap"],
+)
+def test_the_table_goes_or_is_renamed_while_it_is_waited_for(
+    db: Database, t: str, call: str, ddl: str, code: str
+) -> None:
+    db.execute(EXEMPT)
+    db.execute(BROKEN)
+    other, owner = db.connect("app_owner"), db.connect("app_owner")
+    other.execute(ddl)
+    waiting = db.start_blocked(owner, f"select fence.{call}", by=other)
+    other.commit()
+    if code:
+        with sqlstate(code) as refused:
+            waiting.result(10)
+        check_refusal(refused.diag)
+    else:
+        waiting.result(10)
+        locked = db.execute(
+            "select distinct relation::regclass::text from pg_locks where pid = %s and mode ~ 'Exclusive' "
+            "and relation = any (%s::text[]::regclass[])",
+            (owner.info.backend_pid, ["public.u"] if "create" not in ddl else ["public.t", "public.u"]),
+        )
+        assert locked == [("public.u",)]
+        owner.commit()
+        guards = db.execute("select protected_table::text from fence.protected_tables")
+        assert guards == ([] if call.startswith("unprotect") else [("public.u",)])

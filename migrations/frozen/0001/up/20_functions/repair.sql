@@ -32,6 +32,9 @@ begin
       raise notice '% was not repaired: % (%)', v_table, v_message, sqlstate using hint = v_hint;
     end;
   end loop;
+  if v_armed = 0 and p_table is not null and not exists (select from pg_class c where c.oid = p_table) then  -- dropped while we looked
+    perform fence._template_of(p_table);
+  end if;
   return v_armed;
 end
 $$;

@@ -1,19 +1,28 @@
 -- Locks a table for DDL without stopping its writers for long: each try waits at most one second, and between tries the
--- queue behind it drains. 55P03 after five tries, or at once if the caller had better not wait, LF010 above READ COMMITTED.
--- Runs with the caller's rights.
+-- queue behind it drains. 55P03 after five tries, or at once if the caller had better not wait. A table that got another name meanwhile is
+-- locked all the same. LF010 where it is gone, and above READ COMMITTED. Runs with the caller's rights.
 create function fence._lock_table(p_table regclass, p_mode text, p_wait boolean default true) returns void
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
+declare
+  v_name text;
 begin
   perform fence._read_committed_only('this is changed', 'A snapshot taken before the lock would not see what somebody else changed meanwhile.', p_table);
   for v_try in 1 .. 5 loop
+    if not exists (select from pg_class c where c.oid = p_table) then
+      perform fence._raise('LF010', format('%s is gone', coalesce(v_name, p_table::text)), 'It was dropped at this moment.', 'Name a table that is there.');
+    end if;
+    v_name := p_table;
     begin
-      execute format('lock table %s in %s mode%s', p_table, p_mode, case when not p_wait then ' nowait' end);
+      execute format('lock table %s in %s mode%s', v_name, p_mode, case when not p_wait then ' nowait' end);
+      if v_name <> p_table::text then  -- the name is another table's by now
+        raise undefined_table;
+      end if;
       return;
-    exception when lock_not_available then
+    exception when lock_not_available or undefined_table or invalid_schema_name then
       if v_try = 5 or not p_wait then
         perform fence._raise('55P03', format('could not lock %s', p_table),
           case when p_wait then 'Transactions that use it stayed open through five tries of one second.' else 'Transactions that use it are open.' end,
