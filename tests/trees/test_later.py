@@ -478,3 +478,41 @@ def test_a_trigger_that_may_change_what_arrives_is_reported_until_repaired(db: D
     db.execute("select fence.repair('public.t')")
     assert armed(db)
     assert arrivals() is None
+
+
+def detach_halfway(db: Database, partition: str) -> None:
+    """DETACH CONCURRENTLY that is cancelled while it waits for a reader: neither in the tree nor out of it."""
+    reader, detaching = db.connect("app"), db.connect("app_owner", autocommit=True)
+    reader.execute("select from public.halves")
+    waiting = db.start_blocked(
+        detaching, f"alter table public.halves detach partition {partition} concurrently", by=reader
+    )
+    detaching.cancel()
+    with sqlstate("57014"):
+        waiting.result(10)
+    reader.rollback()
+
+
+@pytest.mark.parametrize(
+    ("guarded", "call"),
+    [
+        (False, "protect('public.halves', 'half:{id}')"),
+        (True, "protect('public.halves', 'other:{id}')"),
+        (True, "set_mode('public.halves', 'observe')"),
+    ],
+)
+def test_a_partition_that_is_halfway_detached_has_to_be_finished_first(db: Database, guarded: bool, call: str) -> None:
+    db.execute("create table public.halves (id int primary key) partition by range (id)")
+    db.execute("create table public.half_1 partition of public.halves for values from (0) to (10)")
+    db.execute("create table public.half_2 partition of public.halves for values from (10) to (20)")
+    db.execute("grant select on public.halves to app")
+    if guarded:
+        db.execute("select fence.protect('public.halves', 'half:{id}')")
+    detach_halfway(db, "public.half_1")
+    with sqlstate("LF010") as refused:
+        db.execute(f"select fence.{call}")
+    check_refusal(refused.diag, table="halves")
+    assert refused.diag.message_hint == "alter table public.halves detach partition public.half_1 finalize;"
+    owner = db.connect("app_owner", autocommit=True)
+    owner.execute(refused.diag.message_hint)
+    db.execute(f"select fence.{call}")

@@ -8,6 +8,10 @@ as $$
 declare
   v_class pg_catalog.pg_class;
   v_problem text;
+  v_pending text := (
+    select pg_catalog.format('alter table %s detach partition %s finalize;', i.inhparent::regclass, i.inhrelid::regclass)
+    from fence._members(p_table) m join pg_catalog.pg_inherits i on i.inhrelid = m.relid
+    where i.inhdetachpending limit 1);
 begin
   select c.* into v_class from pg_catalog.pg_class c where c.oid = p_table;
   v_problem := case
@@ -20,6 +24,7 @@ begin
     when v_class.relkind = 'm' then 'it is a materialized view: it has no writers'
     when v_class.relkind = 'f' then 'it is a foreign table: protect it on the server that stores it'
     when v_class.relkind not in ('r', 'p') then 'it is not a table'
+    when v_pending is not null then 'a partition of it is halfway detached: the command was interrupted'
     when fence._tree_root(p_table) <> p_table then pg_catalog.format('writes through %s would pass its guard by: protect that table, and this one '
       || 'is guarded with it', fence._tree_root(p_table)::regclass)
     when exists (select from fence._members(p_table) m join pg_catalog.pg_class c on c.oid = m.relid where c.relkind = 'f' or c.relpersistence = 't')
@@ -31,8 +36,8 @@ begin
   if v_problem is not null then
     perform fence._raise('LF010', pg_catalog.format('%s cannot be protected', coalesce(p_table::regclass::text, 'this')),
       pg_catalog.format('The reason: %s.', v_problem),
-      pg_catalog.format('Name an ordinary table that is in no other one: select fence.protect(%L, ''report:{id}'');',
-        coalesce(nullif(fence._tree_root(p_table), p_table)::regclass::text, 'schema.table')),
+      coalesce(v_pending, pg_catalog.format('Name an ordinary table that is in no other one: select fence.protect(%L, ''report:{id}'');',
+        coalesce(nullif(fence._tree_root(p_table), p_table)::regclass::text, 'schema.table'))),
       p_table);
   end if;
 end
