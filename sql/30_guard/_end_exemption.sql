@@ -1,10 +1,10 @@
--- The part of unexempt that needs the schema owner's rights. Locks: the exemption's row. Codes: LF010 not exempt, 42501 not the table's owner.
-create function fence._end_exemption(p_table regclass, p_role regrole) returns void
+-- The part of unexempt that needs the schema owner's rights. No statement is left to run. The caller is fence._change_guard. Locks: the exemption's row.
+-- Codes: LF010 not exempt, 42501 not the table's owner.
+create function fence._end_exemption(p_table regclass, p_role regrole) returns setof text
 language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '2s'  -- writers of the table wait, too
 as $$
 declare
   v_role name := (select r.rolname from pg_roles r where r.oid = p_role);

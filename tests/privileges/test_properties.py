@@ -14,7 +14,6 @@ BOUNDS = {
             "allow",
             "enter",
             "exempt",
-            "_end_exemption",
             "release",
             "renew",
             "renew_all",
