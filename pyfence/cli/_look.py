@@ -118,7 +118,7 @@ def _coverage(tables: list[DictRow], guards: list[DictRow]) -> list[dict[str, An
                 **row,
                 "enforced": sum(guard["mode"] == "enforce" for guard in here),
                 "observed": sum(guard["mode"] == "observe" for guard in here),
-                "not_armed": sum(not guard["armed"] for guard in here),
+                "not_armed": sum(guard["armed"] is False for guard in here),
                 "unprotected": max(0, row["tables"] - len(here)),
             }
         )

@@ -26,7 +26,10 @@ GUARD_COLUMNS = (
     Column("resource", "resource", folds=True),
     Column("mode", "mode"),
     Column(
-        "armed", "armed", lambda armed: "yes" if armed else "NO", style=lambda t: "green" if t == "yes" else "bold red"
+        "armed",
+        "armed",
+        lambda armed: "?" if armed is None else "yes" if armed else "NO",  # null: the table is locked
+        style=lambda t: "green" if t == "yes" else "bold red",
     ),
     Column("expiry", "expiry"),
     Column("writes", "writes"),

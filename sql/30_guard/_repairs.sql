@@ -1,5 +1,5 @@
--- The protected tables that fence.repair has work on: those for which the audit's remedy is repair. All that the session may act as owner of,
--- or the one asked for, also by the name of a part of its tree. Code: LF010 that one is not protected.
+-- The protected tables that fence.repair has work on: those for which the audit's remedy is repair, and those
+-- that are locked, so that nobody can tell. All that the session may act as owner of, or the one asked for, also by the name of a part of its tree. Code: LF010 that one is not protected.
 create function fence._repairs(p_table regclass) returns setof regclass
 language plpgsql
 stable
@@ -19,7 +19,8 @@ begin
     end if;
     v_known := true;
     if exists (
-      select from fence._audit_guard(v_guard) a where starts_with(a.remedy, 'select fence.repair('))
+      select from fence._audit_guard(v_guard) a
+      where starts_with(a.remedy, 'select fence.repair(') or (a.severity, a.code) = ('warning', 'guard-unreadable'))
       and (p_table is not null
         or pg_has_role(session_user, (select c.relowner from pg_class c where c.oid = v_table), 'member'))
     then

@@ -292,3 +292,25 @@ def test_the_table_goes_or_is_renamed_while_it_is_waited_for(
         owner.commit()
         guards = db.execute("select protected_table::text from fence.protected_tables")
         assert guards == ([] if call.startswith("unprotect") else [("public.u",)])
+
+
+# -- a table that somebody has locked ----------------------------------------------------------------------------------
+
+
+def test_who_looks_at_guards_does_not_wait_for_a_locked_table(db: Database, t: str) -> None:
+    locking, looking = db.connect("app_owner"), db.connect("monitor", autocommit=True)
+    locking.execute("lock table public.t in access exclusive mode")
+    looking.execute("set statement_timeout = '5 s'")
+    unarmed = "select value from fence.metrics where metric = 'guards_not_armed'"
+    assert looking.execute("select armed from fence.protected_tables").fetchall() == [(None,)]
+    assert looking.execute(unarmed).fetchall() == [(0,)]
+    findings = looking.execute("select severity, code from fence.audit() where object = 'public.t'").fetchall()
+    assert ("warning", "guard-unreadable") in findings
+
+
+def test_repair_says_that_the_table_is_locked(db: Database, t: str) -> None:
+    locking, owner = db.connect("app_owner"), db.connect("app_owner")
+    locking.execute("lock table public.t in access exclusive mode")
+    with sqlstate("55P03") as refused:
+        db.start_blocked(owner, "select fence.repair('public.t')", by=locking).result(15)
+    check_refusal(refused.diag, table="t")

@@ -1,9 +1,10 @@
 -- The findings about one guard and the table it sits on, or should. What the guard is made from may not fit its table any more, and the table may go
--- while we look: that is a finding of its own, and the rest is said all the same.
+-- while we look, or be locked, which is waited for a second: that is a finding of its own, and the rest is said all the same.
 create function fence._audit_guard(p_guard fence._guard)
 returns table (severity text, code text, object text, detail text, remedy text)
 language plpgsql
 stable
+set lock_timeout = '1s'  -- pg_get_triggerdef opens the table
 as $$
 declare
   v_table oid;
@@ -32,7 +33,7 @@ begin
   return query select a.* from fence._audit_triggers(p_guard, v_table) a;
   return query select a.* from fence._audit_guard_function(p_guard, v_table) a;
 exception when others then
-  return query select 'error', 'guard-unreadable', pg_catalog.format('%I.%I', p_guard.schema_name, p_guard.table_name),
+  return query select case sqlstate when '55P03' then 'warning' else 'error' end, 'guard-unreadable', pg_catalog.format('%I.%I', p_guard.schema_name, p_guard.table_name),
     pg_catalog.format('The guard could not be examined: %s (%s).', sqlerrm, sqlstate), 'Look at the table, and run the audit again.';
 end
 $$;
