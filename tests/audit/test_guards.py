@@ -304,7 +304,6 @@ FAULTS = {
         ),
         (error("guard-altered", "tree"), warning("trigger-open", "tree_m")),
         ("tree",),
-        mender=OWNER,
     ),
     "the function's source": Fault(
         (

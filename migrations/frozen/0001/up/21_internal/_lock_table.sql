@@ -5,7 +5,7 @@ create function fence._lock_table(p_table regclass, p_mode text, p_wait boolean 
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '1s'
+set lock_timeout = '900ms'  -- below deadlock_timeout: on a tree it may hold the top while it waits for a part
 as $$
 declare
   v_name text;
