@@ -24,7 +24,8 @@ BOUNDS = {
     ),
     **dict.fromkeys(("_acquire_in_turn", "_decline"), "2s"),
     **dict.fromkeys(("present", "present_all", "_guard_1"), "5s"),
-    **dict.fromkeys(("_lock_table", "_audit_guard", "_guard_state"), "1s"),
+    "_lock_table": "900ms",
+    **dict.fromkeys(("_audit_guard", "_guard_state"), "1s"),
     **dict.fromkeys(("_change_guard", "_drop_unused_functions"), "200ms"),
 }
 #: Locks, writes, clocks and statements made at run time: nothing for the snapshot of the statement that calls.
