@@ -57,7 +57,7 @@ begin
     end;
     return new;
   end if;$source$, p_guard.token_column, v_name, case p_guard.inserts when 'allow' then $source$tg_op = 'INSERT' or $source$ else '' end
-    || pg_catalog.format($source$fence._passes(tg_relid, 'LF005', %s)$source$, v_name));
+    || pg_catalog.format($source$fence._may_stamp(%s)$source$, p_guard.id));
   end if;
   if p_guard.writes <> 'many' then
     v_once := pg_catalog.format($source$

@@ -147,6 +147,27 @@ def test_without_a_claim_at_that_moment_nothing_new_is_stamped(db: Database, tem
     assert tokens(db) == {1: 7, 2: None}
 
 
+def test_an_exempt_writers_number_counts_while_it_is_exempt(db: Database) -> None:
+    """And without the exemption not even where claims are taken away and put back within the statement."""
+    db.execute("create table public.t (id int primary key, body text, token bigint)")
+    protect(db, "public.t", "row:{id}", p_token_column="token")
+    db.execute("select fence.exempt('public.t', 'app', now() + interval '1 hour', 'test')")
+    writer = db.connect("app")
+    writer.execute("insert into public.t values (1, 'new', 5)")
+    writer.execute("update public.t set token = token + 1")
+    writer.commit()
+    assert tokens(db) == {1: 6}
+    db.execute("update fence._exemption set until = clock_timestamp() - interval '1 ms'", user="fence_owner")
+    writer.execute("select fence.present(%s, %s, %s)", acquire(db, "row:1").parameters)
+    ((good,),) = writer.execute("select current_setting('fence.claims')").fetchall()
+    writer.execute(
+        "update public.t set token = 7, body = set_config('fence.claims', '', true)"
+        f" returning set_config('fence.claims', '{good}', true)"
+    )
+    writer.commit()
+    assert tokens(db) == {1: 6}
+
+
 def test_each_row_gets_the_token_of_its_resource(db: Database) -> None:
     for partitioned in (False, True):
         scene = make(db, Kind("row:{id}", "row:1", partitioned), p_token_column="token")

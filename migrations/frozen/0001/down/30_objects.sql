@@ -170,6 +170,7 @@ drop function
   fence._guard_triggers,
   fence._guarded_table,
   fence._late_triggers,
+  fence._may_stamp,
   fence._name_expression,
   fence._name_query,
   fence._new_guard,
