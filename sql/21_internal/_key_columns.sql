@@ -1,13 +1,12 @@
 -- The columns that a template names on a table, in template order, each with the expressions that read it:
 --   raw       the column (to be qualified by the caller) as rows are told apart by it: its equality is that of the text
 --   moved     whether an update changed it
---   not_null  neither it nor the same column of a table under it can be null
 --   rendered  its text in a resource's name: a format, for what the column is called there
 -- Allowed are types whose text has one spelling per value and depends on no setting. Rendering goes through the type's
 -- output function (concat), never through a cast: a user-made cast would run with the guard's rights.
 -- LF010 for an unknown column, a virtual generated column, or another type.
 create function fence._key_columns(p_table oid, p_template text)
-returns table (ordinal integer, attname name, not_null boolean, raw text, moved text, rendered text)
+returns table (ordinal integer, attname name, raw text, moved text, rendered text)
 language plpgsql
 stable
 as $$
@@ -21,11 +20,10 @@ begin
     where p.kind = 'name' and p.value not in ('@schema', '@table')
     order by p.ordinal
   loop
-    select a.attname, a.attnum, a.attnotnull, a.attgenerated, a.atttypid, a.atttypmod, t.typtype, b.oid as base, b.typtype as base_kind,
+    select a.attname, a.attnum, a.attgenerated, a.atttypid, a.atttypmod, b.oid as base, b.typtype as base_kind,
       coalesce(l.collisdeterministic, true) as deterministic
     into v_column
     from pg_catalog.pg_attribute a
-    join pg_catalog.pg_type t on t.oid = a.atttypid
     join pg_catalog.pg_type b on b.oid = fence._base_type(a.atttypid)
     left join pg_catalog.pg_collation l on l.oid = a.attcollation
     where a.attrelid = p_table and a.attname = v_part.value and a.attnum > 0 and not a.attisdropped;
@@ -41,13 +39,6 @@ begin
     end if;
     ordinal := v_part.ordinal;
     attname := v_column.attname;
-    not_null := v_column.attnotnull and v_column.typtype <> 'd' and not exists (
-      select from fence._members(p_table) m
-      join pg_catalog.pg_attribute a on a.attrelid = m.relid and a.attname = v_column.attname
-      where not a.attnotnull
-        or exists (
-          select from pg_catalog.pg_constraint c
-          where c.conrelid = m.relid and c.contype = 'n' and not c.convalidated and a.attnum = any (c.conkey)));
     raw := pg_catalog.quote_ident(v_column.attname);
     moved := fence._changed(p_table, v_column.attnum);
     if v_column.base in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype) then

@@ -19,11 +19,11 @@ begin
   v_names := array[%L];$source$, fence._table_resource(p_guard));
   end if;
   select pg_catalog.format('(select %1$s from fence_rows r union all select %1$s from fence_old_rows r) r', pg_catalog.string_agg('r.' || k.name, ', ')),
-    pg_catalog.string_agg(pg_catalog.format('new.%s is null', k.name), ' or ') filter (where not k.not_null),
-    pg_catalog.string_agg(pg_catalog.format('r.%s is null', k.name), ' or ') filter (where not k.not_null)
+    pg_catalog.string_agg(pg_catalog.format('new.%s is null', k.name), ' or ') filter (where k.nullable),
+    pg_catalog.string_agg(pg_catalog.format('r.%s is null', k.name), ' or ') filter (where k.nullable)
   into v_both, v_new_null, v_null
   from (
-    select distinct pg_catalog.quote_ident(k.attname) as name, k.not_null from fence._key_columns(p_table, p_guard.template) k) k;
+    select distinct pg_catalog.quote_ident(k.attname) as name, fence._nullable(p_table, k.attname) as nullable from fence._key_columns(p_table, p_guard.template) k) k;
   if p_guard.covering is not null then
     v_covered := pg_catalog.format($source$if v_covered then
       v_names := array[%L];%s%s

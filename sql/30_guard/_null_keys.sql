@@ -9,7 +9,7 @@ begin
   return (
     select string_agg(format('%I is null', k.attname), ' or ')
     from fence._key_columns(p_table, fence._template_of(p_table)) k
-    where not k.not_null
+    where fence._nullable(p_table, k.attname)
   );
 end
 $$;

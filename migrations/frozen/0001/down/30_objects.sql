@@ -96,6 +96,7 @@ drop function
   fence._members,
   fence._next_token,
   fence._note_violation,
+  fence._nullable,
   fence._open_triggers,
   fence._option_value,
   fence._partition_columns,

@@ -38,11 +38,9 @@ begin
     select 'warning', 'trigger-open', o.relid::regclass::text,
       pg_catalog.format('Function %s of trigger %I has no search_path of its own: what it calls is up to the writer. So every row that is inserted is looked at by a '
         || 'call of its own, which is slow.', o.function::regprocedure, o.name),
-      pg_catalog.format('alter function %s set search_path = pg_catalog, %I; select fence.repair(%L);', o.function::regprocedure,
-        (select n.nspname from pg_catalog.pg_proc f join pg_catalog.pg_namespace n on n.oid = f.pronamespace where f.oid = o.function), p_table::regclass)
+      pg_catalog.format('alter function %s set search_path = pg_catalog, %s; select fence.repair(%L);', o.function::regprocedure,
+        (select f.pronamespace::regnamespace from pg_catalog.pg_proc f where f.oid = o.function), p_table::regclass)
     from fence._open_triggers(p_table) o
-    where p_guard.scope = 'row' and not exists (
-      select from pg_catalog.pg_trigger t where t.tgrelid = o.relid and t.tgname = o.name and t.tgparentid <> 0)
-      and exists (select from pg_catalog.pg_class c where c.oid = p_table and c.relkind = 'p');
+    where p_guard.scope = 'row';
 end
 $$;
