@@ -97,6 +97,9 @@ begin
           if v_covers then
             select s.draining, s.above into v_over from fence._covering_side(p_resource) s;
             if v_over.draining then
+              if v_lease.secret_hash is not null then
+                perform fence._close(v_lease, 'expired');
+              end if;
               return query select false, v_lease.resource, v_lease.token, null::text, v_lease.owner, v_lease.expires_at,
                 'draining', interval '100 milliseconds';
               return;

@@ -52,8 +52,8 @@ begin
     v_former := v_guard.id;
     v_guard.id := (fence._new_guard(p_table)).id;
     perform fence._copy_counts(v_former, v_guard.id);
-    insert into fence._exemption (guard, role, until, reason, granted_at, granted_by)
-    select v_guard.id, e.role, e.until, e.reason, e.granted_at, e.granted_by from fence._exemption e where e.guard = v_former;
+    perform from fence._guard g where g.id = v_former for update;  -- nobody gives or ends an exemption meanwhile
+    update fence._exemption e set guard = v_guard.id where e.guard = v_former;
   end if;
 
   select n.nspname, c.relname into v_guard.schema_name, v_guard.table_name

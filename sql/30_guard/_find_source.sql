@@ -19,18 +19,18 @@ begin
   v_names := array[%L];$source$, fence._table_resource(p_guard));
   end if;
   select pg_catalog.format('(select %1$s from fence_rows r union all select %1$s from fence_old_rows r) r', pg_catalog.string_agg('r.' || k.name, ', ')),
-    pg_catalog.string_agg(pg_catalog.format('new.%s is null', k.name), ' or ') filter (where k.nullable),
-    pg_catalog.string_agg(pg_catalog.format('r.%s is null', k.name), ' or ') filter (where k.nullable)
+    pg_catalog.string_agg(pg_catalog.format('new.%s is null', k.name), ' or '),
+    pg_catalog.string_agg(pg_catalog.format('r.%s is null', k.name), ' or ')
   into v_both, v_new_null, v_null
   from (
-    select distinct pg_catalog.quote_ident(k.attname) as name, fence._nullable(p_table, k.attname) as nullable from fence._key_columns(p_table, p_guard.template) k) k;
+    select distinct pg_catalog.quote_ident(k.attname) as name from fence._key_columns(p_table, p_guard.template) k) k;
   if p_guard.covering is not null then
     v_covered := pg_catalog.format($source$if v_covered then
       v_names := array[%L];%s%s
     els$source$, p_guard.covering, case p_guard.writes when 'many' then '' else $source$
       if tg_when = 'AFTER' and tg_level = 'STATEMENT' then
         v_names := array(select v_names[1] from fence_rows r limit 1);
-      end if;$source$ end, case when v_null is null then '' else pg_catalog.format($source$
+      end if;$source$ end, pg_catalog.format($source$
       if tg_level = 'ROW' and tg_op <> 'DELETE' then
         if %s then
           v_names := pg_catalog.array_append(v_names, null);
@@ -39,7 +39,7 @@ begin
         if exists (select from fence_rows r where %s) then
           v_names := pg_catalog.array_append(v_names, null);
         end if;
-      end if;$source$, v_new_null, v_null) end);
+      end if;$source$, v_new_null, v_null));
   end if;
   return pg_catalog.format($source$
   begin

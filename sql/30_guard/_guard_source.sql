@@ -31,9 +31,10 @@ begin
   if p_guard.covering is not null then
     v_covered := pg_catalog.format($source$
   v_covered := coalesce(fence._claim_on(fence._claims(), %L) <> '', false);$source$, p_guard.covering);
-    -- Before the first row is locked: a job that covers it would wait for the row, and the writer for the job.
+    -- Before the first row is locked: a job that covers it would wait for the row, and the writer for the job. Not where claims came with the connection: its
+    -- lease is looked at when there are rows, and so is how long it may idle.
     v_share := pg_catalog.format($source$
-    if not v_covered then
+    if not v_covered and coalesce(pg_catalog.current_setting('fence.claim', true), '') = '' then
       perform from fence._covering c where c.resource = %L for key share;
     end if;$source$, p_guard.covering);
     v_members := pg_catalog.format($source$
@@ -95,6 +96,7 @@ begin
   if tg_when = 'BEFORE' and tg_level = 'STATEMENT' and (tg_op <> 'TRUNCATE' or not v_covered) then
     if tg_op = 'TRUNCATE' or fence._claims() is null then
       perform fence._refuse_statement(tg_relid);
+      return null;  -- its writer may pass
     end if;$source$ || v_share || $source$
     return null;
   end if;$source$;

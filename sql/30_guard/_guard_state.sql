@@ -1,4 +1,4 @@
--- Where a guard sits (null: nowhere, or its triggers are gone) and whether it is armed (null: nobody can tell, the table is locked). For the views, whose functions run with the
+-- Where a guard sits (null: nowhere, or its triggers are gone) and whether it is armed (null: nobody can tell, the table is locked, or being dropped). For the views, whose functions run with the
 -- reader's rights.
 create function fence._guard_state(p_id integer, out relid oid, out armed boolean)
 language plpgsql
@@ -17,7 +17,7 @@ begin
 exception
   when sqlstate 'LF010' then  -- its template does not fit the table any more
     armed := false;
-  when lock_not_available then
+  when lock_not_available or internal_error or undefined_table or undefined_object or undefined_function then  -- locked, or going away at this moment
     armed := null;
 end
 $$;

@@ -15,8 +15,9 @@
 --                    its update, and fires only this before the row leaves; true where a column changed that decides the
 --                    partition or the resource. Last by name, to see what other triggers made of the row.
 --   0_fence_arrive   stays on everywhere too: what the triggers of its new partition made of such a row. Called only in a transaction
---                    in which a row may have left one; but for every new row where a trigger may run code of the writer's (fence._open_triggers),
---                    who would take the mark back
+--                    in which a row may have left one. But where somebody has a row trigger before insert, for every new row that is checked:
+--                    whatever the writer has a say in between leaving and arriving (a policy, a check, a default's function) could take that
+--                    mark back. Without such a trigger a row arrives as it left; where inserts are allowed, so is what arrives
 create function fence._guard_triggers(p_guard fence._guard, p_table oid)
 returns table (name text, timing text, events text, level text, old_rows boolean, new_rows boolean, condition text, definition text)
 language sql
@@ -29,7 +30,11 @@ as $$
         coalesce(nullif((select pg_catalog.count(*) - 1 from pg_catalog.pg_partition_ancestors(p_table)), 0)::text, '') end as level,
       c.relkind = 'p' or exists (select from pg_catalog.pg_inherits i where p_table in (i.inhrelid, i.inhparent)) as in_tree,
       c.relkind = 'p' or c.relispartition as partitioned,
-      (p_guard).scope = 'row' and c.relkind = 'p' and not c.relispartition and exists (select from fence._open_triggers(p_table)) as open_on_arrival,
+      (p_guard).inserts <> 'allow' and c.relkind = 'p' and not c.relispartition and exists (
+        select from fence._members(p_table) m
+        join pg_catalog.pg_trigger t on t.tgrelid = m.relid and t.tgparentid = 0 and t.tgtype::integer & 7 = 7
+        join pg_catalog.pg_proc f on f.oid = t.tgfoid
+        where f.pronamespace <> 'fence'::regnamespace) as changed_on_arrival,
       (select pg_catalog.string_agg(k.moved, ' or ' order by k.ordinal)
        from fence._key_columns(p_table, (p_guard).template) k) as moved,
       (select pg_catalog.string_agg(fence._changed(p_table, a.attnum), ' or ' order by a.attnum)
@@ -67,7 +72,7 @@ as $$
     union all
     select v.* from place p, lateral (values
       ('0_fence_arrive', 'after', 'insert', 'row', false, false,
-        case when not p.open_on_arrival then 'coalesce(pg_catalog.current_setting(''fence.moving'', true), '''') <> ''''' end),
+        case when not p.changed_on_arrival then 'coalesce(pg_catalog.current_setting(''fence.moving'', true), '''') <> ''''' end),
       ('~~0_fence_leave', 'before', 'update', 'row', false, false, p.left_behind)) v
     where p.partitioned_root
     union all

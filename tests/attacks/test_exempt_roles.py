@@ -244,6 +244,62 @@ def test_a_move_stays_one_where_the_owners_trigger_runs_the_writers_code(db: Dat
     assert sorted(contents(db, "public.p")) == [(1, "a", 1, "old"), (2, "b", 12, "old")]
 
 
+BETWEEN = {
+    "a trigger": "create trigger gone before delete on public.p for each row execute function public.gone()",
+    "a check": "alter table public.p add check (public.passes(body))",
+    "a policy": "alter table public.p enable row level security;"
+    " create policy passing on public.p using (true) with check (public.passes(body))",
+    "a generated column": "alter table public.p add made boolean generated always as (public.passes(body)) stored",
+    "an index": "create index on public.p (public.passes(body))",
+    "a temporary view": "",
+}
+
+
+@pytest.mark.parametrize("what", list(BETWEEN))
+def test_a_move_stays_one_whatever_runs_between_leaving_and_arriving(db: Database, what: str) -> None:
+    """The trigger that gives the key its form has a search_path; what else the owner has there has none."""
+    if db.cluster.version < 15:
+        pytest.skip("no MERGE before PostgreSQL 15")
+    db.execute("create table public.p (id int, tenant text, k int, body text) partition by range (k)")
+    for number in (0, 10):
+        db.execute(f"create table public.p{number} partition of public.p for values from ({number}) to ({number + 10})")
+    db.execute("create table public.settings as select 1 as n")
+    db.execute("create schema hooks authorization app_owner", user=SUPERUSER)
+    db.execute("grant usage on schema hooks to public")
+    db.execute("create function hooks.hook() returns int language sql as 'select 1'")
+    db.execute(f"alter database {db.name} set search_path = hooks", user=SUPERUSER)
+    owner = db.connect("app_owner", autocommit=True, search_path="hooks")
+    for statement in (
+        "create function public.passes(text) returns boolean language plpgsql immutable as"
+        " 'begin perform hook(); return true; end'",
+        "create function public.gone() returns trigger language plpgsql as 'begin perform hook(); return old; end'",
+        "create function public.norm() returns trigger language plpgsql set search_path = pg_catalog, public as"
+        " 'begin perform n from settings; new.tenant := lower(new.tenant); return new; end'",
+        "create trigger norm before insert on public.p for each row execute function public.norm()",
+        BETWEEN[what],
+        "insert into public.p values (1, 'a', 1, 'old'), (2, 'b', 12, 'old')",
+    ):
+        owner.execute(statement) if statement else None
+    protect(db, "public.p", "tenant:{tenant}")
+    a, b, other = acquire(db, "tenant:a"), acquire(db, "tenant:b"), acquire(db, "tenant:B")
+    db.execute("create schema app authorization app", user=SUPERUSER)
+    hook = "returns int language sql as $$ select length(set_config('fence.moving', '', true)) $$"
+    thief = db.connect("app", search_path="app,pg_catalog")
+    thief.execute(f"create function {'pg_temp' if what == 'a temporary view' else 'app'}.hook() {hook}")
+    if what == "a temporary view":
+        thief.execute("create view pg_temp.settings as select pg_temp.hook() as n")
+    thief.commit()
+    steal = (
+        "merge into public.p using (values (1)) v (id) on p.id = v.id when matched then update set k = 15, tenant = 'B'"
+    )
+    present(thief, a, other)
+    with sqlstate("LF005"):
+        thief.execute(steal)
+    thief.rollback()
+    present(thief, a, other, b)
+    assert thief.execute(steal).rowcount == 1
+
+
 def test_the_token_column_of_a_row_inserted_without_a_claim_is_what_the_writer_says(db: Database) -> None:
     """Nothing else could be stamped on it; so trust the column only where inserts are checked."""
     db.execute("create table public.s (id int primary key, body text, token bigint)")

@@ -273,6 +273,18 @@ def test_a_null_key_is_refused_under_a_covering_claim_too(db: Database) -> None:
     writer.commit()
 
 
+def test_a_key_that_becomes_obligatory_or_no_longer_is_changes_nothing(db: Database) -> None:
+    db.execute("create table public.n (id int)")
+    protect(db, "public.n", "row:{id}", p_covering="all")
+    for change in ("set", "drop"):
+        db.execute(f"alter table public.n alter id {change} not null")
+        assert db.execute("select code from fence.audit() where severity = 'error'") == []
+    writer = db.connect("app")
+    present(writer, acquire(db, "all"))
+    with sqlstate("LF005"):
+        writer.execute("insert into public.n values (null)")
+
+
 def test_a_renamed_key_column_stops_a_covering_holder_whose_keys_may_be_null(db: Database) -> None:
     db.execute("create table public.n (id int)")
     protect(db, "public.n", "row:{id}", p_covering="all")
@@ -342,13 +354,69 @@ def test_a_second_table_under_a_covering_resource_ends_its_lease(db: Database, t
 
 
 def test_a_lease_given_back_while_the_covering_one_is_granted_is_not_closed_again(db: Database, t: str) -> None:
-    row, releasing, asking = acquire(db, "row:1"), db.connect("app"), db.connect("app")
+    row, releasing = acquire(db, "row:1"), db.connect("app")
     releasing.execute("select fence.release(%s, %s, %s)", row.parameters)
-    waiting = db.start_blocked(asking, "select granted from fence.acquire('all rows')", by=releasing)
+    assert ask(db, "all rows").reason == "draining"
     releasing.commit()
-    assert waiting.result(10).fetchall() == [(True,)]
-    asking.commit()
+    assert ask(db, "all rows").granted
     assert closings(db, "row:1") == ["released"]
+
+
+@pytest.mark.parametrize("change", ["renew", "release"])
+def test_a_covering_request_waits_for_no_change_of_a_rows_lease(db: Database, t: str, change: str) -> None:
+    """Whoever has changed one lease may go on to another one, or to a row, which the request has locked."""
+    first, second = acquire(db, "row:1"), acquire(db, "row:2")
+    changing = db.connect("app")
+    if change == "renew":
+        renew(changing, second)
+        renew(changing, first)
+        assert ask(db, "all rows").reason == "draining"
+        present(changing, first)
+        changing.execute(ONE)
+    else:
+        for lease in (second, first):
+            changing.execute("select fence.release(%s, %s, %s)", lease.parameters)
+            assert ask(db, "all rows").reason == "draining"
+    changing.commit()
+    assert ask(db, "row:3").reason == "draining"  # none of them is granted anew meanwhile
+    assert ask(db, "all rows").granted
+
+
+def test_the_first_request_for_a_covering_lease_ends_an_expired_one(db: Database, t: str) -> None:
+    """Also where it is not granted yet: nobody writes on after somebody has asked."""
+    protect(db, t, "row:{id}", p_covering="all rows", p_expiry="until_superseded")
+    late, other = acquire(db, "all rows"), db.connect("app")
+    assert ask(other, "row:1").reason == "held"  # and keeps its transaction open
+    expire(db, "all rows")
+    assert ask(db, "all rows").reason == "draining"
+    assert closings(db, "all rows") == ["expired"]
+    writer = db.connect("app")
+    with sqlstate("LF001"):
+        present(writer, late)
+    writer.rollback()
+    other.rollback()
+    assert ask(db, "all rows").granted
+
+
+def test_an_exempt_writer_and_a_covering_holder_do_not_wait_for_each_other(db: Database, t: str) -> None:
+    db.execute("select fence.exempt('public.t', 'outsider', now() + interval '1 hour', 'test')")
+    job, exempt = db.connect("app"), db.connect("outsider")
+    exempt.execute("set lock_timeout = '2 s'")
+    job.execute("select fence.enter('all rows')")
+    exempt.execute(ONE)
+    job.rollback()
+    assert ask(db, "all rows").granted
+
+
+def test_a_start_up_claim_that_meets_no_row_keeps_no_covering_request_waiting(db: Database, t: str) -> None:
+    """Nothing bounds its idling before it has met a row of its lease."""
+    row = acquire(db, "row:1")
+    claim = f"-c fence.claim={row.resource.encode().hex()}:{row.token}:{row.secret}"
+    writer = db.connect("app", options=claim)
+    assert writer.execute("update public.t set body = 'none' where id = 99").rowcount == 0
+    assert ask(db, "all rows").granted
+    with sqlstate("LF001"):
+        writer.execute(ONE)
 
 
 def test_a_lease_given_back_while_covering_begins_is_not_closed_again(db: Database, t: str) -> None:

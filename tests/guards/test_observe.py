@@ -476,3 +476,16 @@ def test_prune_forgets_what_is_old_and_never_a_token(db: Database, t: str, scope
     for age in (None, "-1 day"):
         with sqlstate("LF010"):
             db.execute("select fence.prune(%s::interval)", (age,))
+
+
+def test_prune_waits_for_no_writer_that_an_exemption_has_let_pass(db: Database, t: str) -> None:
+    mode(db, "enforce")
+    exempt(db, "outsider")
+    writer, owner = db.connect("outsider"), db.connect("app_owner", autocommit=True)
+    writer.execute(WRITE)
+    db.execute("update fence._exemption set until = now() - interval '1 minute'", user="fence_owner")
+    owner.execute("set statement_timeout = '5 s'")
+    prune = "select fence.prune(interval '30 seconds')"
+    assert owner.execute(prune).fetchall() == [(0,)]
+    writer.commit()
+    assert owner.execute(prune).fetchall() == [(1,)]

@@ -25,6 +25,7 @@ BOUNDS = {
     **dict.fromkeys(("_acquire_in_turn", "_decline"), "2s"),
     **dict.fromkeys(("present", "present_all", "_guard_1"), "5s"),
     "_lock_table": "900ms",
+    "_stop_vacuum": "1500ms",
     **dict.fromkeys(("_audit_guard", "_guard_state"), "1s"),
     **dict.fromkeys(("_change_guard", "_drop_unused_functions"), "200ms"),
 }
@@ -82,7 +83,8 @@ def test_who_runs_with_the_owners_rights_or_for_others_has_a_path_of_its_own(db:
     open_path = db.execute(
         "select proname::text, prosecdef from pg_proc"
         " where pronamespace = 'fence'::regnamespace and %s <> all (coalesce(proconfig, '{}'))"
-        " and (prosecdef or proname !~ '^_' or proname in ('_lock_table', '_own_tables_guard', '_role_grants'))",
+        " and (prosecdef or proname !~ '^_'"
+        " or proname in ('_lock_table', '_stop_vacuum', '_own_tables_guard', '_role_grants'))",
         (PINNED,),
         user="fence_owner",
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from guards.scene import acquire, check_refusal, present, protect
-from harness import Database, sqlstate
+from harness import SUPERUSER, Database, sqlstate, wait_until
 
 
 @pytest.fixture
@@ -314,3 +315,98 @@ def test_repair_says_that_the_table_is_locked(db: Database, t: str) -> None:
     with sqlstate("55P03") as refused:
         db.start_blocked(owner, "select fence.repair('public.t')", by=locking).result(15)
     check_refusal(refused.diag, table="t")
+
+
+@pytest.mark.parametrize("ddl", ["drop table public.t", "select fence.unprotect('public.t')"])
+@pytest.mark.parametrize("view", ["protected_tables", "metrics"])
+def test_who_looks_at_guards_survives_a_table_that_goes(db: Database, t: str, view: str, ddl: str) -> None:
+    dropping, looking = db.connect("app_owner"), db.connect("monitor", autocommit=True)
+    dropping.execute(ddl)
+    waiting = db.start_blocked(looking, f"select * from fence.{view}", by=dropping)
+    dropping.commit()
+    assert waiting.result(10).rowcount > 0
+
+
+def test_an_autovacuum_makes_way(db: Database, t: str) -> None:
+    """PostgreSQL ends one for who has waited for deadlock_timeout; here it is what it is elsewhere, a second."""
+    admin = db.cluster.admin
+    slow = "autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1, autovacuum_vacuum_threshold = 1"
+    running = "select from pg_stat_activity where backend_type = 'autovacuum worker' and query like '%%public.p1%%'"
+    admin.execute("alter system set autovacuum_naptime = '1s'")
+    admin.execute("select pg_reload_conf()")
+    admin.execute("alter role app_owner set deadlock_timeout = '1s'")
+    try:
+        db.execute("create table public.p (id int, body text) partition by range (id)")
+        db.execute(f"create table public.p1 partition of public.p for values from (0) to (9999999) with ({slow})")
+        db.execute("insert into public.p select i, repeat('x', 500) from generate_series(1, 20000) i")
+        db.execute("update public.p set body = body || 'y'")
+        looking = db.connect(SUPERUSER, autocommit=True)
+        wait_until(lambda: bool(looking.execute(running).fetchall()), "an autovacuum of the partition", deadline=60)
+        db.connect("app_owner", autocommit=True).execute("select fence.protect('public.p', 'row:{id}')")
+    finally:
+        admin.execute("alter role app_owner reset deadlock_timeout")
+        admin.execute("alter system reset autovacuum_naptime")
+        admin.execute("select pg_reload_conf()")
+    assert db.execute("select armed from fence.protected_tables where table_name = 'p'") == [(True,)]
+
+
+def test_a_try_for_a_tree_is_as_short_as_one_for_a_table(db: Database, t: str) -> None:
+    """lock_timeout counts anew for every partition; each has a writer here that ends before it is over."""
+    db.execute("create table public.p (id int, body text) partition by list (id)")
+    for number in range(6):
+        db.execute(f"create table public.p{number} partition of public.p for values in ({number})")
+    writers = [db.connect("outsider") for _ in range(6)]
+    for number, writer in enumerate(writers):
+        writer.execute(f"insert into public.p{number} values ({number})")
+    owner, late = db.connect("app_owner", autocommit=True), db.connect("outsider", autocommit=True)
+    protecting = db.start_blocked(owner, "select fence.protect('public.p', 'row:{id}')")
+    began = time.monotonic()
+    waiting = db.start_blocked(late, "insert into public.p values (0)", by=owner)
+    for writer in writers[:4]:
+        time.sleep(0.6)
+        writer.commit()
+    waiting.result(0)  # done by now: the tree was let go of after 0.9 s
+    assert time.monotonic() - began < 5
+    for writer in writers[4:]:
+        writer.commit()
+    protecting.result(20)
+
+
+# -- a guard that is split ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def split(db: Database) -> Database:
+    """A tree whose partition was detached with the guard's triggers on it; protecting again gives the tree its own."""
+    db.execute("create table public.p (id int, body text) partition by list (id)")
+    for number in (1, 2):
+        db.execute(f"create table public.p{number} partition of public.p for values in ({number})")
+    protect(db, "public.p", "row:{id}")
+    db.execute("alter table public.p detach partition public.p1")
+    return db
+
+
+EXEMPTING = "select fence.exempt('public.p', 'outsider', now() + interval '1 hour', 'test')"
+
+
+def test_an_exemption_goes_with_its_table(split: Database) -> None:
+    split.execute(EXEMPTING)
+    for _ in range(2):
+        with sqlstate("LF004"):
+            split.execute("insert into public.p1 values (1)", user="outsider")
+        split.execute("insert into public.p values (2)", user="outsider")
+        protect(split, "public.p", "row:{id}")
+
+
+@pytest.mark.parametrize("first", ["exempt", "protect"])
+def test_an_exemption_that_is_given_meanwhile_is_not_lost(split: Database, first: str) -> None:
+    again = "select fence.protect('public.p', 'row:{id}')"
+    one, two = split.connect("app_owner"), split.connect("app_owner", autocommit=True)
+    one.execute(EXEMPTING if first == "exempt" else again)
+    waiting = split.start_blocked(two, again if first == "exempt" else EXEMPTING, by=one)
+    one.commit()
+    waiting.result(20)
+    split.execute("insert into public.p values (2)", user="outsider")
+    with sqlstate("LF004"):
+        split.execute("insert into public.p1 values (1)", user="outsider")
+    split.execute("select fence.unexempt('public.p', 'outsider')")

@@ -58,11 +58,3 @@ def test_a_statement_that_touches_many(db: Database, leases: list[Lease], holder
     nothing_else_is_locked(db, leases)
     holder.rollback()
     assert waiting.result(10).rowcount == ROWS
-
-
-def test_a_covering_grant_that_ends_many(db: Database, leases: list[Lease], holder: Connection) -> None:
-    asking = db.connect("app", options="-c enable_indexscan=off -c enable_bitmapscan=off")
-    waiting = db.start_blocked(asking, "select granted from fence.acquire('all rows')", by=holder)
-    nothing_else_is_locked(db, leases)
-    holder.rollback()
-    assert waiting.result(10).fetchall() == [(True,)]

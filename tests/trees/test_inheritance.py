@@ -155,6 +155,24 @@ def test_a_child_of_two_parents_is_refused_and_reported(db: Database) -> None:
     assert "guard-bypassed" in [code for (code,) in db.execute("select code from fence.audit()")]
 
 
+def test_a_child_that_has_lost_its_first_parent_belongs_to_the_one_it_has(db: Database) -> None:
+    db.execute("create table public.lost (id int, tenant text)")
+    db.execute("create table public.kept (id int, tenant text)")
+    db.execute("create table public.child () inherits (public.lost, public.kept)")
+    db.execute("insert into public.child values (1, 'a')")
+    db.execute("alter table public.child no inherit public.lost")
+    protect(db, "public.kept", TEMPLATE)
+    db.execute("select fence.exempt('public.kept', 'outsider', now() + interval '1 hour', 'test')")
+    for table in ("public.kept", "public.child"):
+        assert db.execute(f"update {table} set id = 2 returning id", user="outsider") == [(2,)]
+    named = "select fence.resource_for('public.child', jsonb_build_object('tenant', 'a'))"
+    assert db.execute(named, user="app") == [(TEMPLATE.replace("{tenant}", "a"),)]
+    db.execute("alter table public.kept rename to renamed")
+    assert "orphan" not in " ".join(code for (code,) in db.execute("select code from fence.audit()"))
+    db.execute("select fence.unprotect('public.renamed')")
+    assert guard_triggers(db) == {}
+
+
 def test_a_diamond_within_the_tree_is_fine(db: Database) -> None:
     db.execute(TREE)
     db.execute("create table public.diamond () inherits (public.child, public.sibling)")

@@ -147,6 +147,28 @@ def test_without_a_claim_at_that_moment_nothing_new_is_stamped(db: Database, tem
     assert tokens(db) == {1: 7, 2: None}
 
 
+@pytest.mark.parametrize(("mine", "other"), [("row:1", "all rows"), ("all rows", "row:1")])
+def test_a_made_up_claim_on_what_covers_a_row_or_is_covered_stamps_nothing(db: Database, mine: str, other: str) -> None:
+    """Its lease is not open; the last number of it is lower than what stands there."""
+    db.execute("create table public.t (id int primary key, body text, token bigint)")
+    db.execute("insert into public.t values (1, 'old', 7)")
+    protect(db, "public.t", "row:{id}", p_covering="all rows", p_token_column="token")
+    over = acquire(db, other)
+    db.execute("select fence.release(%s, %s, %s)", over.parameters, user="app")
+    lease, writer = acquire(db, mine), db.connect("app")
+    writer.execute("select fence.present(%s, %s, %s)", lease.parameters)
+    ((good,),) = writer.execute("select current_setting('fence.claims')").fetchall()
+    forged = good.replace(mine.encode().hex(), other.encode().hex())
+    away, back = f"set_config('fence.claims', '{forged}', true)", f"set_config('fence.claims', '{good}', true)"
+    writer.execute(f"update public.t set body = {away} returning {back}")
+    writer.commit()
+    assert tokens(db) == {1: 7}
+    writer.execute("select fence.present(%s, %s, %s)", lease.parameters)
+    writer.execute("update public.t set body = 'mine'")
+    writer.commit()
+    assert tokens(db) == {1: lease.token}
+
+
 def test_an_exempt_writers_number_counts_while_it_is_exempt(db: Database) -> None:
     """And without the exemption not even where claims are taken away and put back within the statement."""
     db.execute("create table public.t (id int primary key, body text, token bigint)")

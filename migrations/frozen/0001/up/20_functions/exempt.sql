@@ -17,7 +17,7 @@ begin
     perform fence._template_of(p_table);
     v_guard := fence._guard_of(p_table);
     perform from fence._guard g where g.id = v_guard.id for key share;
-    exit when found;  -- else it has been unprotected at this moment
+    exit when found and (fence._guard_of(p_table)).id = v_guard.id;  -- else it has been unprotected at this moment, or got another guard
   end loop;
   perform fence._check_owner(p_table);
   if v_role is null then

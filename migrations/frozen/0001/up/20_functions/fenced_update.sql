@@ -1,5 +1,6 @@
 -- Updates one row under a claim, in one statement: presents the claim and writes. 1, or 0 where there is no such row (or the
--- caller's row security hides it). p_key must be exactly a unique key of a protected table.
+-- caller's row security hides it); with inheritance children, whose keys are unique in each table only, as many as have the key. p_key must be exactly a unique
+-- key of a protected table.
 -- Runs with the caller's own grants, row security and search_path; every name in it is qualified,
 -- the types of its variables too.
 -- Locks, in order: the lease row FOR KEY SHARE, then the row. Codes: LF010 bad argument, and those of present and the guard.

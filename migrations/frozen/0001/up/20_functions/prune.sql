@@ -1,5 +1,6 @@
 -- Forgets events of the history, violations and ended exemptions that are older than p_older_than; never a token, a lease or a count of writes.
--- Returns how many rows went. For administrators. Locks: the rows that go. Codes: LF010 bad argument.
+-- Returns how many rows went. For administrators. Locks: the rows that go; an
+-- exemption that an open transaction has used stays for the next time. Codes: LF010 bad argument.
 create function fence.prune(p_older_than interval) returns bigint
 language plpgsql
 volatile
@@ -19,7 +20,9 @@ begin
   ), violations as (
     delete from fence._violation v where v.at < v_before returning 1
   ), exemptions as (
-    delete from fence._exemption e where e.until < v_before returning 1
+    delete from fence._exemption e
+    where (e.guard, e.role) in (select x.guard, x.role from fence._exemption x where x.until < v_before for update skip locked)
+    returning 1
   )
   select (select count(*) from history) + (select count(*) from violations) + (select count(*) from exemptions) into v_count;
   return v_count;

@@ -14,7 +14,7 @@ declare
   v_monitor text[] := v_reader || array['audit', '_audit', '_audit_sessions', '_guard_state', '_audit_migrations', '_recorded_revision',
     '_authority_state', '_label', '_current_timeline', '_current_database', '_is_accepted_restart'];
   v_admin text[] := v_monitor || array['revoke', 'evict', 'confirm_lineage', 'raise_token_floor', 'set_option', 'allow', 'prune', 'protect', 'set_mode', 'unprotect',
-    'exempt', 'unexempt', '_end_exemption', 'repair', '_repairs', '_rearm', '_check_choice', '_check_table', '_lock_table', '_change_guard', '_read_committed_only', '_keeps_snapshot',
+    'exempt', 'unexempt', '_end_exemption', 'repair', '_repairs', '_rearm', '_check_choice', '_check_table', '_lock_table', '_stop_vacuum', '_members', '_change_guard', '_read_committed_only', '_keeps_snapshot',
     '_define_guard', '_undefine_guard', '_drop_unused_functions', '_template_of', '_null_keys', '_refuse_null_keys',
     '_plan_protect'];
 begin

@@ -33,14 +33,5 @@ begin
         and (g.tgparentid = 0 or g.tgisinternal)  -- a clone in PostgreSQL 14: it keeps its name, and its place, when the trigger is renamed
         and (p_guard.token_column is not null and g.tgname > '~0_fence_stamp' or g.tgname > '~~0_fence_leave')) t
     where t.leave or p_guard.token_column is not null;
-
-  return query
-    select 'warning', 'trigger-open', o.relid::regclass::text,
-      pg_catalog.format('Function %s of trigger %I has no search_path of its own: what it calls is up to the writer. So every row that is inserted is looked at by a '
-        || 'call of its own, which is slow.', o.function::regprocedure, o.name),
-      pg_catalog.format('alter function %s set search_path = pg_catalog, %s; select fence.repair(%L);', o.function::regprocedure,
-        (select f.pronamespace::regnamespace from pg_catalog.pg_proc f where f.oid = o.function), p_table::regclass)
-    from fence._open_triggers(p_table) o
-    where p_guard.scope = 'row';
 end
 $$;

@@ -36,6 +36,7 @@ as $$
   from fence._members(p_table) u
   join pg_catalog.pg_class c on c.oid = u.relid and c.relkind = 'p'
   cross join lateral fence._guard_triggers(p_guard, u.relid) w
+  join pg_catalog.pg_trigger o on o.tgrelid = u.relid and o.tgname = w.name
   cross join lateral fence._members(u.relid) m
   left join pg_catalog.pg_trigger t on t.tgrelid = m.relid and t.tgname = w.name and t.tgparentid <> 0
   where w.level = 'row' and m.depth > 0
