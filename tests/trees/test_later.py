@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import acquire, check_refusal, present, protect, release
+from guards.scene import Lease, acquire, check_refusal, present, protect, release
 from harness import Database, sqlstate
 from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, trigger_calls, whereabouts
 
@@ -461,12 +461,12 @@ def test_a_trigger_that_may_change_what_arrives_is_reported_until_repaired(db: D
     plant(db)
     body = "begin new.tenant := lower(new.tenant); return new; end"
     db.execute(f"create function public.norm() returns trigger language plpgsql as $${body}$$")
-    leases = tenants(db)
+    lease = tenants(db)["b"]
     connection = db.connect("app")
     insert = "insert into public.t (id, tenant, day) select n, 'b', '2026-01-01' from generate_series(1, 5) n"
 
-    def arrivals() -> int | None:
-        present(connection, leases["b"])
+    def arrivals(lease: Lease = lease) -> int | None:
+        present(connection, lease)
         calls = trigger_calls(connection, insert).get("0_fence_arrive")
         connection.rollback()
         return calls
@@ -479,6 +479,8 @@ def test_a_trigger_that_may_change_what_arrives_is_reported_until_repaired(db: D
     assert arrivals() == 5
     protect(db, "public.t", TEMPLATE, p_inserts="allow")
     assert arrivals() is None
+    protect(db, "public.t", "nightly", p_inserts="check")
+    assert arrivals(acquire(db, "nightly")) is None
     protect(db, "public.t", TEMPLATE, p_inserts="check")
     db.execute("drop trigger norm on public.jan")
     assert not armed(db)

@@ -17,7 +17,8 @@
 --   0_fence_arrive   stays on everywhere too: what the triggers of its new partition made of such a row. Called only in a transaction
 --                    in which a row may have left one. But where somebody has a row trigger before insert, for every new row that is checked:
 --                    whatever the writer has a say in between leaving and arriving (a policy, a check, a default's function) could take that
---                    mark back. Without such a trigger a row arrives as it left; where inserts are allowed, so is what arrives
+--                    mark back. Without such a trigger a row arrives as it left; where inserts are allowed, so is what arrives;
+--                    and in table scope every row has one resource
 create function fence._guard_triggers(p_guard fence._guard, p_table oid)
 returns table (name text, timing text, events text, level text, old_rows boolean, new_rows boolean, condition text, definition text)
 language sql
@@ -30,7 +31,7 @@ as $$
         coalesce(nullif((select pg_catalog.count(*) - 1 from pg_catalog.pg_partition_ancestors(p_table)), 0)::text, '') end as level,
       c.relkind = 'p' or exists (select from pg_catalog.pg_inherits i where p_table in (i.inhrelid, i.inhparent)) as in_tree,
       c.relkind = 'p' or c.relispartition as partitioned,
-      (p_guard).inserts <> 'allow' and c.relkind = 'p' and not c.relispartition and exists (
+      (p_guard).scope = 'row' and (p_guard).inserts <> 'allow' and c.relkind = 'p' and not c.relispartition and exists (
         select from fence._members(p_table) m
         join pg_catalog.pg_trigger t on t.tgrelid = m.relid and t.tgparentid = 0 and t.tgtype::integer & 7 = 7
         join pg_catalog.pg_proc f on f.oid = t.tgfoid
