@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from audit.findings import Stage
-from harness import SUPERUSER, Cluster, Database
+from harness import SUPERUSER, Cluster, Connection, Database
 
 TABLES = """
 create table public.plain (id int primary key, body text);
@@ -49,10 +49,17 @@ def tables(cluster: Cluster, owner: str) -> Iterator[Database]:
     database.close()
 
 
+@pytest.fixture(scope="module")
+def superuser(tables: Database) -> Connection:
+    """One connection: its first audit costs as much as the next four."""
+    return tables.connect(SUPERUSER)
+
+
 @pytest.fixture
-def stage(tables: Database) -> Iterator[Stage]:
+def stage(superuser: Connection) -> Iterator[Stage]:
     """A transaction over those tables, rolled back."""
-    connection = tables.connect(SUPERUSER)
-    connection.execute("select")
-    yield Stage(connection)
-    connection.close()
+    superuser.execute("select")
+    stage = Stage(superuser)
+    yield stage
+    superuser.rollback()
+    stage.close()

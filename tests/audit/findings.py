@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness import Connection
+from psycopg.errors import Diagnostic
 
 OWNER = "table_owner"
 #: Logins that may act as a role that cannot log in itself.
@@ -33,7 +34,13 @@ class Stage:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.notices: list[str] = []
-        connection.add_notice_handler(lambda diag: self.notices.append(str(diag.message_primary)))
+        connection.add_notice_handler(self._note)
+
+    def close(self) -> None:
+        self.connection.remove_notice_handler(self._note)
+
+    def _note(self, notice: Diagnostic) -> None:
+        self.notices.append(str(notice.message_primary))
 
     def run(self, role: str, *statements: str) -> None:
         """Run statements as a role."""

@@ -28,7 +28,7 @@ def labels(db: Database) -> int:
 def test_an_idle_writer_is_shown_with_its_claims(db: Database, report: str, isolation: psycopg.IsolationLevel) -> None:
     assert who(db) == []
     one, two = acquire(db, "report:1"), acquire(db, "report:2")
-    writer = db.connect("app", isolation=isolation, application_name="nightly")
+    writer = db.connect("app", isolation=isolation, application_name="nightly", host="127.0.0.1")
     present(writer, one, two)
     assert who(db) == [(pid_of(writer), x.resource, x.token, "app", "idle in transaction") for x in (one, two)]
     ((application, client, since, began, query),) = db.execute(

@@ -22,7 +22,11 @@ begin
     begin
       -- lock_timeout begins anew with every table of a tree: one by one, so that each gets what is left. Then whatever has joined them.
       v_end := clock_timestamp() + interval '0.9 seconds';
-      for v_member in select m.relid from fence._members(p_table) m loop
+      for v_member in
+        select m.relid from fence._members(p_table) m join pg_class c on c.oid = m.relid
+        where c.relkind <> 'f'  -- those cannot be locked
+        order by m.depth, m.relid
+      loop
         perform set_config('lock_timeout', greatest(1, extract(milliseconds from v_end - clock_timestamp())::integer)::text, true);
         execute format('lock table only %s in %s mode%s', v_member, p_mode, case when not p_wait then ' nowait' end);
       end loop;
