@@ -30,7 +30,6 @@ Connection = psycopg.Connection[TupleRow]
 
 DEADLINE = 20.0  # seconds until a wait for the server is a failure
 TEMPLATE = "fence_template"
-EXPECTED_OID = 1_000_000  # the database of the template's authority
 SUPERUSER = _server.SUPERUSER
 
 #: Every login of a test, and what it is.
@@ -139,11 +138,7 @@ class Cluster:
         return url
 
     def create_database(self, *, empty: bool = False) -> str:
-        """A new database, a copy of the migrated template (about 20 ms) or, with `empty`, without pyfence.
-
-        The authority knows a copy by its oid. One copy at a time has the oid that it expects, which takes a third off
-        what a database costs; the others are told theirs.
-        """
+        """A new database, a copy of the migrated template (about 20 ms) or, with `empty`, without pyfence."""
         if self._template is None and not empty:
             self._template = Future()
             try:
@@ -158,15 +153,9 @@ class Cluster:
         else:
             assert self._template is not None
             self._template.result()  # a template that failed once fails every test, at once
-            if self.version >= 15 and self._expected_oid_is_free():
-                self._create(name, template=TEMPLATE, oid=EXPECTED_OID)
-            else:
-                self._create(name, template=TEMPLATE)
-                edit_authority(self.url(name, "fence_owner"), "database_oid = fence._current_database()::oid")
+            self._create(name, template=TEMPLATE)
+            edit_authority(self.url(name, "fence_owner"), "database_oid = fence._current_database()::oid")
         return name
-
-    def _expected_oid_is_free(self) -> bool:
-        return not self.admin.execute("select from pg_database where oid = %s", (EXPECTED_OID,)).fetchall()
 
     def drop_database(self, name: str) -> None:
         """Drop a database, whoever is connected to it. Waiting for the backends here is faster than DROP's own wait."""
@@ -191,15 +180,13 @@ class Cluster:
         self._create(TEMPLATE)
         self._let_the_application_in(TEMPLATE)
         install(self.url(TEMPLATE, "fence_owner"))
-        edit_authority(self.url(TEMPLATE, "fence_owner"), f"database_oid = {EXPECTED_OID}")
         self.admin.execute(f"alter database {TEMPLATE} is_template true allow_connections false")
 
-    def _create(self, name: str, *, template: str = "template1", oid: int | None = None) -> None:
+    def _create(self, name: str, *, template: str = "template1") -> None:
         # Copying files is the quicker way here, and the only one before 15.
         copying = sql.SQL("strategy file_copy" if self.version >= 15 else "")
-        number = sql.SQL("" if oid is None else f"oid {oid}")
-        statement = sql.SQL("create database {} owner fence_owner template {} {} {}")
-        self.admin.execute(statement.format(sql.Identifier(name), sql.Identifier(template), copying, number))
+        statement = sql.SQL("create database {} owner fence_owner template {} {}")
+        self.admin.execute(statement.format(sql.Identifier(name), sql.Identifier(template), copying))
 
     def _let_the_application_in(self, database: str) -> None:
         with psycopg.connect(self.url(database, SUPERUSER), autocommit=True) as connection:
