@@ -242,12 +242,9 @@ class Database:
         **kwargs: Any,
     ) -> Connection:
         """A connection that is closed when the test ends. The search_path is empty: names are written in full."""
-        at = {
-            "host": str(self.cluster.server.socket_folder),
-            **kwargs,
-        }  # two thirds of what a connection over TCP costs
+        kwargs.setdefault("host", str(self.cluster.server.socket_folder))  # two thirds of what TCP costs
         connection: Connection = psycopg.connect(
-            self.url(user), autocommit=autocommit, options=f"-c search_path={search_path} {options}", **at
+            self.url(user), autocommit=autocommit, options=f"-c search_path={search_path} {options}", **kwargs
         )
         connection.isolation_level = isolation
         self._connections.append(connection)
