@@ -341,7 +341,12 @@ def test_an_autovacuum_makes_way(db: Database, t: str) -> None:
         db.execute("insert into public.p select i, repeat('x', 500) from generate_series(1, 20000) i")
         db.execute("update public.p set body = body || 'y'")
         looking = db.connect(SUPERUSER, autocommit=True)
-        wait_until(lambda: bool(looking.execute(running).fetchall()), "an autovacuum of the partition", deadline=60)
+
+        def is_vacuumed() -> bool:
+            db.execute("select")  # the writer tells what it has counted when it next ends a statement
+            return bool(looking.execute(running).fetchall())
+
+        wait_until(is_vacuumed, "an autovacuum of the partition", deadline=60)
         db.connect("app_owner", autocommit=True).execute("select fence.protect('public.p', 'row:{id}')")
     finally:
         admin.execute("alter role app_owner reset deadlock_timeout")
