@@ -14,8 +14,7 @@ begin
     select m.relid from fence._members(p_table) m join pg_class c on c.oid = m.relid
     where c.relkind <> 'f' and exists (
       select from pg_locks l
-      where l.relation = m.relid and l.database = fence._current_database()::oid and l.granted and l.mode = 'ShareUpdateExclusiveLock'
-        and l.pid <> pg_backend_pid())
+      where l.relation = m.relid and l.database = fence._current_database()::oid and l.granted and l.mode = 'ShareUpdateExclusiveLock')
   loop
     begin
       execute format('lock table only %s in %s mode', v_member, p_mode);

@@ -389,6 +389,7 @@ def test_the_first_request_for_a_covering_lease_ends_an_expired_one(db: Database
     assert ask(other, "row:1").reason == "held"  # and keeps its transaction open
     expire(db, "all rows")
     assert ask(db, "all rows").reason == "draining"
+    assert ask(db, "all rows").reason == "draining"
     assert closings(db, "all rows") == ["expired"]
     writer = db.connect("app")
     with sqlstate("LF001"):

@@ -12,7 +12,7 @@ declare
 begin
   perform from fence._covering c where c.resource = p_covering for update skip locked;
   draining := not found;
-  for v_lease in select l.* from fence._rows_under(p_covering) l where l.secret_hash is not null order by l.resource loop
+  for v_lease in select l.* from fence._rows_under(p_covering) l where l.secret_hash is not null loop
     select l.* into v_lease from fence._lease l where l.resource = v_lease.resource for no key update skip locked;
     draining := draining or not found;  -- the next try closes it
     if v_lease.secret_hash is not null then
