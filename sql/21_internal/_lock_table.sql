@@ -9,6 +9,7 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '900ms'  -- below deadlock_timeout: on a tree it may hold the top while it waits for a part
 as $$
 declare
+  v_how text := format('in %s mode%s', p_mode, case when not p_wait then ' nowait' end);
   v_name text;
   v_end timestamptz;
   v_member regclass;
@@ -28,9 +29,9 @@ begin
         order by m.depth, m.relid
       loop
         perform set_config('lock_timeout', greatest(1, extract(milliseconds from v_end - clock_timestamp())::integer)::text, true);
-        execute format('lock table only %s in %s mode%s', v_member, p_mode, case when not p_wait then ' nowait' end);
+        execute format('lock table only %s %s', v_member, v_how);
       end loop;
-      execute format('lock table %s in %s mode%s', v_name, p_mode, case when not p_wait then ' nowait' end);
+      execute format('lock table %s %s', v_name, v_how);
       if v_name <> p_table::text then  -- the name is another table's by now
         raise undefined_table;
       end if;

@@ -84,7 +84,8 @@ def test_who_runs_with_the_owners_rights_or_for_others_has_a_path_of_its_own(db:
         "select proname::text, prosecdef from pg_proc"
         " where pronamespace = 'fence'::regnamespace and %s <> all (coalesce(proconfig, '{}'))"
         " and (prosecdef or proname !~ '^_'"
-        " or proname in ('_lock_table', '_stop_vacuum', '_own_tables_guard', '_role_grants'))",
+        " or proname in ('_lock_table', '_stop_vacuum', '_change_guard', '_refuse_null_keys', '_own_tables_guard',"
+        " '_role_grants'))",
         (PINNED,),
         user="fence_owner",
     )
