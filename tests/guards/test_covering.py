@@ -378,6 +378,7 @@ def test_a_covering_request_waits_for_no_change_of_a_rows_lease(db: Database, t:
             changing.execute("select fence.release(%s, %s, %s)", lease.parameters)
             assert ask(db, "all rows").reason == "draining"
     changing.commit()
+    assert db.execute("select from fence.history where resource is null and event = 'closed'") == []
     assert ask(db, "row:3").reason == "draining"  # none of them is granted anew meanwhile
     assert ask(db, "all rows").granted
 
