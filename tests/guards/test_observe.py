@@ -162,6 +162,16 @@ def test_an_observed_writer_locks_no_lease_and_waits_for_none(db: Database, t: s
     writer.commit()
 
 
+def test_an_observed_writer_does_not_wait_for_the_table_of_leases(db: Database) -> None:
+    db.execute("create table public.s (id int primary key, body text, token bigint)")
+    db.execute("insert into public.s values (1, 'old', 7)")
+    protect(db, "public.s", "row:{id}", p_mode="observe", p_token_column="token")
+    locking, writer = db.connect("fence_owner"), db.connect("outsider")
+    locking.execute("lock table fence._lease in access exclusive mode")
+    writer.execute("set statement_timeout = '2 s'")
+    assert writer.execute("update public.s set body = 'new'").rowcount == 1
+
+
 def test_legacy_writers_do_not_queue_behind_each_other(db: Database, t: str) -> None:
     one, two = (db.connect("outsider", options="-c lock_timeout=1ms") for _ in range(2))
     one.execute("update public.t set body = 'new' where id = 1")
@@ -313,8 +323,9 @@ def test_a_partitioned_table_is_observed(db: Database, route: str) -> None:
     assert contents(db, "public.p") == []
 
 
-def test_what_becomes_of_a_moved_row_where_it_arrives_is_noted(db: Database) -> None:
-    """MERGE shows a row that changes its partition in no transition table."""
+@pytest.mark.parametrize("late", [False, True])
+def test_what_becomes_of_a_moved_row_where_it_arrives_is_noted(db: Database, late: bool) -> None:
+    """MERGE shows a row that changes its partition in no transition table. The trigger may come after protect, too."""
     if db.cluster.version < 15:
         pytest.skip("PostgreSQL 14 has no MERGE: rows that it moves were not looked at")
     db.execute("create table public.p (id int, part int) partition by list (part)")
@@ -325,8 +336,12 @@ def test_what_becomes_of_a_moved_row_where_it_arrives_is_noted(db: Database) -> 
         "create function public.other() returns trigger language plpgsql"
         " as 'begin new.id := new.id + 100; return new; end'"
     )
-    db.execute("create trigger a before insert on public.p2 for each row execute function public.other()")
+    trigger = "create trigger a before insert on public.p2 for each row execute function public.other()"
+    if not late:
+        db.execute(trigger)
     protect(db, "public.p", "row:{id}", p_mode="observe")
+    if late:
+        db.execute(trigger)
     writer = db.connect("app")
     present(writer, acquire(db, "row:1"))
     move = "merge into public.p using (select 1 as i) s on p.id = s.i when matched then update set part = 2"
