@@ -294,6 +294,19 @@ def test_switching_needs_no_restart_and_leaves_no_gap(db: Database, t: str) -> N
         old.execute("delete from public.t where id = 3")
 
 
+def test_rows_whose_key_is_null_keep_a_table_from_being_enforced(db: Database) -> None:
+    """Observed, they come in and are noted; enforced, nobody could write them."""
+    db.execute("create table public.n (id int, body text)")
+    protect(db, "public.n", "row:{id}", p_mode="observe")
+    db.execute("insert into public.n values (null, 'new')", user="outsider")
+    with sqlstate("LF010") as refused:
+        db.execute("select fence.set_mode('public.n', 'enforce')")
+    assert db.execute("select mode from fence.protected_tables where table_name = 'n'") == [("observe",)]
+    assert "null" in f"{refused.diag.message_primary} {refused.diag.message_detail}"
+    db.execute("delete from public.n", user="outsider")
+    db.execute("select fence.set_mode('public.n', 'enforce')")
+
+
 def test_observe_stamps_the_token_of_a_claim(db: Database) -> None:
     db.execute("create table public.s (id int primary key, token bigint)")
     protect(db, "public.s", "row:{id}", p_mode="observe", p_token_column="token")
