@@ -279,7 +279,8 @@ def test_a_move_stays_one_whatever_runs_between_leaving_and_arriving(db: Databas
         BETWEEN[what],
         "insert into public.p values (1, 'a', 1, 'old'), (2, 'b', 12, 'old')",
     ):
-        owner.execute(statement) if statement else None
+        if statement:
+            owner.execute(statement)
     protect(db, "public.p", "tenant:{tenant}")
     a, b, other = acquire(db, "tenant:a"), acquire(db, "tenant:b"), acquire(db, "tenant:B")
     db.execute("create schema app authorization app", user=SUPERUSER)
