@@ -347,6 +347,8 @@ def test_an_autovacuum_makes_way(db: Database, t: str) -> None:
             return bool(looking.execute(running).fetchall())
 
         wait_until(is_vacuumed, "an autovacuum of the partition", deadline=60)
+        admin.execute("alter system reset autovacuum_naptime")  # the next one is to come in a minute, not in a second
+        admin.execute("select pg_reload_conf()")
         db.connect("app_owner", autocommit=True).execute("select fence.protect('public.p', 'row:{id}')")
     finally:
         admin.execute("alter role app_owner reset deadlock_timeout")
