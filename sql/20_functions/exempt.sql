@@ -1,7 +1,7 @@
 -- Lets the sessions of a role (session_user) write a protected table without a claim, until a moment: their writes are noted in fence.violations, not
 -- refused. For the one job that is still being changed, and for the night when something must run. Ends by itself; said again, it replaces what was said before.
 -- For who may act as the table's owner. The exemption is in the history, and in the audit while it lasts.
--- Locks: the guard FOR KEY SHARE, and its own row. Codes: LF010 bad argument, not protected; 42501 not the owner.
+-- Locks: the guard FOR KEY SHARE, and its own row. Codes: LF010 bad argument, not protected, a part of a tree; 42501 not the owner.
 create function fence.exempt(p_table regclass, p_role regrole, p_until timestamptz, p_reason text) returns void
 language plpgsql
 volatile
@@ -19,6 +19,7 @@ begin
     perform from fence._guard g where g.id = v_guard.id for key share;
     exit when found and (fence._guard_of(p_table)).id = v_guard.id;  -- else it has been unprotected at this moment, or got another guard
   end loop;
+  perform fence._check_root(p_table, 'exempt', format(', %L, %L, %L', p_role, p_until, p_reason));
   perform fence._check_owner(p_table);
   if v_role is null then
     perform fence._raise('LF010', 'an exemption needs a role', format('The role is %s.', coalesce(p_role::text, 'null')), 'Name the role that the job logs in as.');

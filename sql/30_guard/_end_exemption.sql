@@ -1,5 +1,5 @@
 -- The part of unexempt that needs the schema owner's rights. No statement is left to run. The caller is fence._change_guard. Locks: the exemption's row.
--- Codes: LF010 not exempt, 42501 not the table's owner.
+-- Codes: LF010 not exempt, a part of a tree; 42501 not the table's owner.
 create function fence._end_exemption(p_table regclass, p_role regrole) returns setof text
 language plpgsql
 volatile
@@ -9,6 +9,7 @@ as $$
 declare
   v_role name := (select r.rolname from pg_roles r where r.oid = p_role);
 begin
+  perform fence._check_root(p_table, 'unexempt', format(', %L', p_role));
   perform fence._check_owner(p_table);
   delete from fence._exemption e where e.guard = (fence._guard_of(p_table)).id and e.role = v_role;
   if not found then

@@ -1,6 +1,6 @@
 -- The part of unprotect that needs the schema owner's rights: takes the guard out of the registry and returns the
 -- statements that drop its triggers; those are the table owner's to run. Then its function is unused. The caller is
--- fence._change_guard. Locks: the guard's row, which waits for who exempts a role at this moment. Codes: LF010 not protected (any more), 42501 not the table's owner.
+-- fence._change_guard. Locks: the guard's row, which waits for who exempts a role at this moment. Codes: LF010 not protected (any more), or another table has the same guard (a detached partition); 42501 not the table's owner.
 create function fence._undefine_guard(p_table regclass) returns setof text
 language plpgsql
 volatile
@@ -9,14 +9,21 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_guard fence._guard := fence._guard_of(p_table);
+  v_other regclass;
 begin
   perform fence._template_of(p_table);
-  if fence._tree_root(p_table) <> p_table then
-    perform fence._raise('LF010', format('%s has no guard of its own', p_table),
-      format('It is guarded as a part of %s.', fence._tree_root(p_table)::regclass),
-      format('Unprotect that table: select fence.unprotect(%L);', fence._tree_root(p_table)::regclass), p_table);
-  end if;
+  perform fence._check_root(p_table, 'unprotect');
   perform fence._check_owner(p_table);
+  select r.relid::regclass into v_other
+  from pg_trigger t cross join lateral fence._tree_root(t.tgrelid) r (relid)
+  where t.tgfoid = fence._guard_function(v_guard.id) and r.relid <> p_table
+  order by r.relid
+  limit 1;
+  if found then
+    perform fence._raise('LF010', format('%s has the same guard', v_other),
+      format('It was a part of %s. Its triggers would go on with a guard that nobody knows: what was counted, exemptions and the covering resource would be forgotten.', p_table),
+      format('Give it a guard of its own first: %s', fence._protect_call(v_guard, v_other)), p_table);
+  end if;
   perform fence._record('unprotected', null, null, null, to_jsonb(v_guard));
   perform fence._forget_guard(v_guard.id);
   return query

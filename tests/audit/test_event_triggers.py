@@ -82,6 +82,7 @@ def test_everything_else_goes_on(events: Stage) -> None:
         "alter table public.other disable trigger all",
         "drop table public.plain",
         "select fence.unprotect('public.report')",
+        "select fence.protect('public.tree_a', 'tree:{id}')",
         "select fence.unprotect('public.tree')",
     )
 

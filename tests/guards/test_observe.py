@@ -517,3 +517,21 @@ def test_prune_waits_for_no_writer_that_an_exemption_has_let_pass(db: Database, 
     assert owner.execute(prune).fetchall() == [(0,)]
     writer.commit()
     assert owner.execute(prune).fetchall() == [(1,)]
+
+
+def test_an_exemption_is_of_the_whole_tree_and_so_given_by_its_owner(db: Database) -> None:
+    """Whoever owns a partition alone lets nobody into the others, and ends no exemption there."""
+    db.execute("create table public.p (id int, body text) partition by list (id)")
+    for number in (1, 2):
+        db.execute(f"create table public.p{number} partition of public.p for values in ({number})")
+    protect(db, "public.p", "row:{id}")
+    db.execute("alter table public.p2 owner to app", user=SUPERUSER)
+    with db.connect(SUPERUSER, autocommit=True) as connection:
+        connection.execute("grant execute on function fence.exempt, fence.unexempt to app")
+    until = "now() + interval '1 hour'"
+    with sqlstate("LF010") as refused:
+        db.execute(f"select fence.exempt('public.p2', 'outsider', {until}, 'x')", user="app")
+    db.execute(refused.diag.message_hint.partition("table: ")[2])
+    with sqlstate("LF010"):
+        db.execute("select fence.unexempt('public.p2', 'outsider')", user=SUPERUSER)
+    assert db.execute("select count(*) from fence._exemption", user="fence_owner") == [(1,)]

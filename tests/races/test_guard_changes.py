@@ -379,6 +379,21 @@ def test_a_try_for_a_tree_is_as_short_as_one_for_a_table(db: Database, t: str) -
     protecting.result(20)
 
 
+def test_a_part_is_dropped_while_another_is_waited_for(db: Database, t: str) -> None:
+    db.execute("create table public.a (id int not null)")
+    for number in (1, 2, 3):
+        db.execute(f"create table public.c{number} () inherits (public.a)")
+    db.execute("grant all on all tables in schema public to outsider")
+    writer = db.connect("outsider")
+    writer.execute("insert into public.c1 values (1)")
+    owner = db.connect("app_owner", autocommit=True)
+    protecting = db.start_blocked(owner, "select fence.protect('public.a', 'row:{id}')", by=writer)
+    db.execute("drop table public.c3")
+    writer.commit()
+    protecting.result(20)
+    assert db.execute("select armed from fence.protected_tables where table_name = 'a'") == [(True,)]
+
+
 # -- a guard that is split ---------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, check_refusal, present, protect, release
+from guards.scene import Lease, acquire, ask, check_refusal, present, protect, release
 from harness import Database, sqlstate
 from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, trigger_calls, whereabouts
 
@@ -525,3 +525,55 @@ def test_a_partition_that_is_halfway_detached_has_to_be_finished_first(db: Datab
     owner = db.connect("app_owner", autocommit=True)
     owner.execute(refused.diag.message_hint)
     db.execute(f"select fence.{call}")
+
+
+# -- a guard that two tables have --------------------------------------------------------------------------------------
+
+
+def test_a_table_is_not_unprotected_while_a_former_part_has_its_guard(db: Database) -> None:
+    """Its covering resource would be forgotten: the holders of that and of a row could both write the detached part."""
+    plant(db, p_covering="all")
+    db.execute("alter table public.t detach partition public.jan")
+    with sqlstate("LF010") as refused:
+        db.execute("select fence.unprotect('public.t')")
+    for mend in ("select", refused.diag.message_hint.partition("first: ")[2], "select fence.unprotect('public.t')"):
+        db.execute(mend)
+        covering = acquire(db, "all")
+        assert ask(db, "tenant:a").reason == "held"
+        assert attempt(db.connect("app"), "update public.jan set body = 'new'", covering) == 2
+        release(db, covering)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_former_part_counts_on_when_it_gets_a_guard_of_its_own(db: Database, renamed: bool) -> None:
+    plant(db, p_writes="once")
+    lease = tenants(db)["a"]
+    connection = db.connect("app")
+    statement = "update public.jan set body = 'new' where id = 1"
+    present(connection, lease)
+    connection.execute(statement)
+    connection.commit()
+    db.execute("alter table public.t detach partition public.jan")
+    if renamed:
+        db.execute("alter table public.t rename to former")
+    assert attempt(connection, statement, lease) == "LF007"
+    protect(db, "public.jan", TEMPLATE, p_writes="once")
+    assert attempt(connection, statement, lease) == "LF007"
+
+
+def test_a_guard_that_two_have_stays_with_the_one_that_is_renamed(db: Database) -> None:
+    plant(db, p_covering="all")
+    db.execute("alter table public.t detach partition public.jan")
+    db.execute("alter table public.t rename to former")
+    found = db.execute("select code, object, remedy from fence.audit()")
+    assert "guard-orphaned" not in [code for code, _, _ in found]
+    assert ("table-renamed", "public.former") in [(code, name) for code, name, _ in found]
+    for code, _, remedy in found:
+        if code in ("table-renamed", "guard-elsewhere", "guard-partial"):
+            db.execute(remedy)
+    db.execute("select fence.set_mode('public.former', 'enforce')")
+    covering = acquire(db, "all")
+    assert ask(db, "tenant:a").reason == "held"
+    for table in ("former", "jan"):
+        assert attempt(db.connect("app"), f"update public.{table} set body = 'new' where tenant = 'b'", covering) > 0
+        assert attempt(db.connect("app"), f"update public.{table} set body = 'new' where tenant = 'b'") == "LF004"

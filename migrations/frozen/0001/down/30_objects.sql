@@ -154,6 +154,7 @@ drop function
   fence._check_covering_name,
   fence._check_lease,
   fence._check_owner,
+  fence._check_root,
   fence._check_table,
   fence._check_template,
   fence._check_token_column,

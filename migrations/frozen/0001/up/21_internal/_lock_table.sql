@@ -36,7 +36,7 @@ begin
         raise undefined_table;
       end if;
       return;
-    exception when lock_not_available or undefined_table or invalid_schema_name then
+    exception when lock_not_available or undefined_table or invalid_schema_name or syntax_error then  -- a part that is gone has no name but a number
       if v_try = 5 or not p_wait then
         perform fence._raise('55P03', format('could not lock %s', p_table),
           case when p_wait then 'Transactions that use it, or a VACUUM of it, stayed open through five tries of one second.'

@@ -19,7 +19,7 @@ begin
     begin
       execute format('lock table only %s in %s mode', v_member, p_mode);
       raise exception 'let go of it' using errcode = 'FENCE';
-    exception when lock_not_available or undefined_table or sqlstate 'FENCE' then
+    exception when lock_not_available or undefined_table or syntax_error or sqlstate 'FENCE' then
       null;
     end;
   end loop;

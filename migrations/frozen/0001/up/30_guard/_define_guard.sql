@@ -43,6 +43,12 @@ begin
   end if;
   if v_guard.id is null then
     v_guard := fence._new_guard(p_table);
+    perform fence._copy_counts(k.id, v_guard.id)  -- of the guard whose triggers it still has: it was a part of that table
+    from (
+      select distinct fence._guard_id(p.proname) as id
+      from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+      where t.tgrelid = p_table and p.pronamespace = 'fence'::regnamespace) k
+    where k.id is not null;
   elsif exists (
     select from pg_trigger t
     where t.tgfoid = fence._guard_function(v_guard.id) and fence._tree_root(t.tgrelid) <> p_table)

@@ -1,6 +1,6 @@
 -- The registry row of the guard on a table, or null: told by the triggers on it (on the top of its tree, where it is in one), which
 -- survive renames and restores. Where triggers of a second tree call the same function (its owner may make such), the guard
--- is that of the table whose name it was made for.
+-- is that of the table whose name it was made for, or, where that has another name by now, of the oldest.
 create function fence._guard_of(p_table oid) returns fence._guard
 language sql
 stable
@@ -15,6 +15,10 @@ as $$
   join fence._guard g on g.id = fence._guard_id(p.proname)
   where n.nspname = 'fence' and not t.tgisinternal
     and ((g.schema_name, g.table_name) = (d.nspname::text, c.relname::text)
-      or not exists (select from pg_catalog.pg_trigger o where o.tgfoid = t.tgfoid and fence._tree_root(o.tgrelid) <> r.relid))
+      or not exists (
+        select from pg_catalog.pg_trigger o cross join lateral fence._tree_root(o.tgrelid) other (relid)
+        where o.tgfoid = t.tgfoid and other.relid <> r.relid
+          and (other.relid < r.relid
+            or other.relid = pg_catalog.to_regclass(pg_catalog.format('%I.%I', g.schema_name, g.table_name))::oid)))
   limit 1
 $$;

@@ -1,5 +1,5 @@
--- The table that a guard sits on, or null: the one it was made for, going by its name, if its triggers are there; else the one table (the top of
--- its tree) whose triggers call its function. Null where there is none, or more than one.
+-- The table that a guard sits on, or null: the one it was made for, going by its name, if its triggers are there; else the oldest (the top of
+-- its tree) whose triggers call its function. Null where there is none.
 create function fence._table_of(p_guard fence._guard) returns oid
 language plpgsql
 stable
@@ -9,12 +9,10 @@ declare
   v_named oid := (
     select c.oid from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = p_guard.schema_name and c.relname = p_guard.table_name);
-  v_tables oid[];
 begin
   if exists (select from pg_catalog.pg_trigger t where t.tgrelid = v_named and t.tgfoid = v_function) then
     return v_named;
   end if;
-  v_tables := array(select distinct fence._tree_root(t.tgrelid) from pg_catalog.pg_trigger t where t.tgfoid = v_function);
-  return case when pg_catalog.cardinality(v_tables) = 1 then v_tables[1] end;
+  return (select pg_catalog.min(fence._tree_root(t.tgrelid)) from pg_catalog.pg_trigger t where t.tgfoid = v_function);
 end
 $$;
