@@ -606,3 +606,44 @@ def test_a_cascade_moves_rows_between_partitions(db: Database) -> None:
     statement = "update public.customer set id = 'x' where id = 'a'"
     for claims, answer in (("", "LF004"), ("b", "LF005"), ("a", "LF005"), ("x", "LF005"), ("ax", 1)):
         assert attempt(connection, statement, *[leases[name] for name in claims]) == answer, claims
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "values", "setting"),
+    [
+        ("bpchar", "b", ("null", "''"), ""),
+        ("bytea", "b", ("null", "''"), "set local bytea_output = 'escape'"),
+        ("text", "(t is not null)", ("null", "'z'"), ""),
+    ],
+    ids=["blank", "bytes", "whole row"],
+)
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_a_merge_that_moves_a_row_by_null_alone(
+    db: Database, kind: str, key: str, values: tuple[str, str], setting: str, back: bool
+) -> None:
+    """Nothing but the trigger of rows that leave sees it, and its condition must not take null for empty."""
+    if db.cluster.version < 15:
+        pytest.skip("MERGE came with PostgreSQL 15")
+    start, end = reversed(values) if back else values
+    with db.connect("app_owner", search_path="public") as owner:
+        owner.execute(f"create table t (id int, tenant text, b {kind}, body text) partition by list ({key})")
+        owner.execute(f"create table one partition of t for values in ({'null' if key == 'b' else 'true'})")
+        owner.execute("create table other partition of t default")
+        owner.execute(f"insert into t values (1, 'x', {start}, 'old')")
+        owner.execute("grant all on t, one, other to app")
+    protect(db, "public.t", "tenant:{tenant}")
+    before = whereabouts(db)
+    mine, other = acquire(db, "tenant:x"), acquire(db, "tenant:y")
+    connection = db.connect("app", search_path="public")
+    statement = (
+        f"merge into public.t using (values (1)) v (n) on id = v.n when matched then update set b = {end}, body = 'new'"
+    )
+    for lease, answer in ((other, "LF005"), (mine, 1)):
+        if setting:
+            connection.execute(setting)
+        assert attempt(connection, statement, lease) == answer
+    present(connection, mine)
+    connection.execute(statement)
+    connection.commit()
+    after = whereabouts(db)
+    assert [row[0] for row in before] != [row[0] for row in after]

@@ -1,6 +1,6 @@
 -- The condition, within a row trigger, that an update changed a column. Text is compared byte by byte; an enum by function, not by
 -- operator, because its owner may have made a cast to text that makes "=" ambiguous. Types whose equal values may differ (1.0 and
--- 1.00 decide otherwise in a partition key such as scale(n)), or that have no equality: by their text; other types: always. A domain is
+-- 1.00 decide otherwise in a partition key such as scale(n)), or that have no equality: by their text, in which null is as empty as ''; other types: always. A domain is
 -- cast to what it is made of, as PostgreSQL prints it.
 create function fence._changed(p_table oid, p_attnum smallint) returns text
 language sql
@@ -11,7 +11,7 @@ as $$
       pg_catalog.format('coalesce(not pg_catalog.enum_eq(old.%1$I%2$s, new.%1$I%2$s), (old.%1$I is null) <> (new.%1$I is null))', a.attname, c.cast)
     when b.typnamespace <> 'pg_catalog'::regnamespace then 'true'
     when b.typname in ('numeric', 'json', 'jsonb', 'bpchar', 'bytea', 'interval') then
-      pg_catalog.format('pg_catalog.concat(old.%1$I) <> pg_catalog.concat(new.%1$I)', a.attname)
+      pg_catalog.format('pg_catalog.concat(old.%1$I) <> pg_catalog.concat(new.%1$I) or (old.%1$I is null) <> (new.%1$I is null)', a.attname)
     when b.typname not in ('int2', 'int4', 'int8', 'oid', 'uuid', 'bool', 'text', 'varchar', 'name', 'date', 'time', 'timestamp',
       'timestamptz') then 'true'
     else pg_catalog.format('old.%1$I%2$s is distinct from new.%1$I%2$s', a.attname,
