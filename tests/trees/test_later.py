@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from guards.scene import Lease, acquire, ask, check_refusal, present, protect, release
-from harness import Database, sqlstate
+from harness import Connection, Database, sqlstate
 from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, trigger_calls, whereabouts
 
 MARCH = "for values from ('2026-03-01') to ('2026-04-01')"
@@ -263,14 +263,20 @@ def test_a_detached_branch(db: Database) -> None:
         assert answers == ["LF004", "LF005", 1]
 
 
-def test_what_was_counted_survives_a_detached_partition(db: Database) -> None:
+def write_once(db: Database, statement: str) -> tuple[Connection, Lease]:
+    """The tree, counting writes, after one under tenant a's lease: the application's connection and that lease."""
     plant(db, p_writes="once")
     lease = tenants(db)["a"]
     connection = db.connect("app")
-    statement = "update public.t set body = 'new' where id = 3"
     present(connection, lease)
     connection.execute(statement)
     connection.commit()
+    return connection, lease
+
+
+def test_what_was_counted_survives_a_detached_partition(db: Database) -> None:
+    statement = "update public.t set body = 'new' where id = 3"
+    connection, lease = write_once(db, statement)
     assert attempt(connection, statement, lease) == "LF007"
     db.execute("alter table public.t detach partition public.jan")
     protect(db, "public.t", TEMPLATE)
@@ -546,13 +552,8 @@ def test_a_table_is_not_unprotected_while_a_former_part_has_its_guard(db: Databa
 
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_former_part_counts_on_when_it_gets_a_guard_of_its_own(db: Database, renamed: bool) -> None:
-    plant(db, p_writes="once")
-    lease = tenants(db)["a"]
-    connection = db.connect("app")
     statement = "update public.jan set body = 'new' where id = 1"
-    present(connection, lease)
-    connection.execute(statement)
-    connection.commit()
+    connection, lease = write_once(db, statement)
     db.execute("alter table public.t detach partition public.jan")
     if renamed:
         db.execute("alter table public.t rename to former")
