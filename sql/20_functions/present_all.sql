@@ -1,6 +1,6 @@
 -- fence.present for several claims in one round trip, locked in name order whatever the order of the arrays: two transactions
 -- that present the same resources cannot deadlock. All or nothing.
--- Locks: the lease rows FOR KEY SHARE, in name order. Codes: as present; LF010 arrays of unequal length.
+-- Locks: as present, for one after the other in name order. Codes: as present; LF010 arrays of unequal length.
 create function fence.present_all(
   p_resources text[],
   p_tokens bigint[],
@@ -34,7 +34,7 @@ begin
   end loop;
   v_set := set_config('fence.claims', coalesce(v_claims, ''), true);
   for v_resource in select q.resource from unnest(p_resources) q (resource) order by q.resource collate "C" loop
-    v_set := fence._bound_idle(fence._check_lease(null, v_resource, 'until_superseded'));
+    v_set := fence._hold_claim(v_resource);
   end loop;
 end
 $$;

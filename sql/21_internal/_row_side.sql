@@ -21,7 +21,7 @@ begin
     return;
   elsif fence._is_live(lease, p_lineage) then
     reason := 'held';
-  elsif v_wanted_until > pg_catalog.clock_timestamp() then
+  elsif v_wanted_until between pg_catalog.clock_timestamp() and pg_catalog.clock_timestamp() + interval '5 seconds' then  -- later: the clock was set back
     reason := 'draining';
   elsif lease.token = v_granted then
     begin  -- where it turns out to have been renewed, its lock is given back

@@ -49,10 +49,7 @@ begin
       from pg_trigger t join pg_proc p on p.oid = t.tgfoid
       where t.tgrelid = p_table and p.pronamespace = 'fence'::regnamespace) k
     where k.id is not null;
-  elsif exists (
-    select from pg_trigger t
-    where t.tgfoid = fence._guard_function(v_guard.id) and fence._tree_root(t.tgrelid) <> p_table)
-  then
+  elsif fence._second_table(v_guard.id, p_table) is not null then
     -- Triggers of this guard are on a second table, a detached partition for example: leave that function to it, and take one of our own,
     -- with what was counted so far and the exemptions.
     v_former := v_guard.id;

@@ -9,21 +9,12 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_guard fence._guard := fence._guard_of(p_table);
-  v_other regclass;
 begin
   perform fence._template_of(p_table);
   perform fence._check_root(p_table, 'unprotect');
   perform fence._check_owner(p_table);
-  select r.relid::regclass into v_other
-  from pg_trigger t cross join lateral fence._tree_root(t.tgrelid) r (relid)
-  where t.tgfoid = fence._guard_function(v_guard.id) and r.relid <> p_table
-  order by r.relid
-  limit 1;
-  if found then
-    perform fence._raise('LF010', format('%s has the same guard', v_other),
-      format('It was a part of %s. Its triggers would go on with a guard that nobody knows: what was counted, exemptions and the covering resource would be forgotten.', p_table),
-      format('Give it a guard of its own first: %s', fence._protect_call(v_guard, v_other)), p_table);
-  end if;
+  perform fence._check_alone(v_guard, p_table, 'The triggers there would go on with a guard that nobody knows: what was counted, exemptions and the covering resource '
+    || 'would be forgotten.');
   perform fence._record('unprotected', null, null, null, to_jsonb(v_guard));
   perform fence._forget_guard(v_guard.id);
   return query

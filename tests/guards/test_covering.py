@@ -6,7 +6,20 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, ask, contents, expire, look_and_wait, present, protect, release, renew, revoke
+from guards.scene import (
+    Lease,
+    acquire,
+    ask,
+    contents,
+    expire,
+    look_and_wait,
+    present,
+    protect,
+    put_claims,
+    release,
+    renew,
+    revoke,
+)
 from harness import SUPERUSER, Database, sqlstate
 
 READ_COMMITTED = psycopg.IsolationLevel.READ_COMMITTED
@@ -67,8 +80,7 @@ def test_a_row_writer_that_meets_a_covering_grant_in_flight_waits_and_is_refused
     """Its own lease is still live where it looks: the grant that ends it is not committed."""
     row, writer, asking = acquire(db, "row:1"), db.connect("app", isolation=isolation), db.connect("app")
     assert ask(asking, "all rows").granted
-    present(writer, row)
-    waiting = db.start_blocked(writer, ONE, by=asking)
+    waiting = db.start_blocked(writer, "select fence.present(%s, %s, %s)", row.parameters, by=asking)
     asking.commit()
     with sqlstate("LF001" if isolation == READ_COMMITTED else "40001"):
         waiting.result(10)
@@ -123,20 +135,59 @@ def test_its_grant_waits_for_the_open_writers_of_rows(db: Database, t: str, isol
     assert bodies(db) == ["all"] * 3
 
 
-def test_a_writer_that_presented_before_the_grant_is_refused_after_it(
-    db: Database, t: str, isolation: psycopg.IsolationLevel
-) -> None:
-    """Presented, not yet written: it holds its row's lease, and the covering grant knows nothing of it."""
-    row, writer = acquire(db, "row:1"), db.connect("app", isolation=isolation)
+def test_its_grant_waits_for_who_has_presented_a_row(db: Database, t: str, isolation: psycopg.IsolationLevel) -> None:
+    """Not yet written: it may have changed what the covering job comes to, and would wait for that job at its rows."""
+    row, writer, job = acquire(db, "row:1"), db.connect("app", isolation=isolation), db.connect("app")
+    db.execute("create table public.log (line text)")
+    db.execute("insert into public.log values ('')")
     present(writer, row)
-    covering, second = acquire(db, "all rows"), db.connect("app")
-    present(second, covering)
-    second.execute(ALL)
-    second.commit()
-    with sqlstate("LF001" if isolation in (None, READ_COMMITTED) else "40001"):
-        writer.execute(ONE)
-    writer.rollback()
-    assert bodies(db) == ["all"] * 3
+    writer.execute("update public.log set line = 'writer'")
+    with sqlstate("LF012"):
+        job.execute("select fence.enter('all rows')")
+    job.rollback()
+    writer.execute(ONE)
+    writer.commit()
+    job.execute("select fence.enter('all rows')")
+    job.execute("update public.log set line = 'job'")
+    job.commit()
+    assert bodies(db) == ["one", "old", "old"]
+
+
+def test_a_clock_that_was_set_back_keeps_no_row_waiting(db: Database, t: str) -> None:
+    """A request that was given up keeps rows back for five seconds, and the clock has lost an hour since."""
+    writer = db.connect("app")
+    present(writer, acquire(db, "row:1"))
+    assert ask(db, "all rows").reason == "draining"
+    assert ask(db, "row:2").reason == "draining"
+    db.execute("update fence._covering set wanted_until = wanted_until + interval '1 h'", user="fence_owner")
+    assert ask(db, "row:2").granted
+
+
+def test_its_grant_waits_for_who_has_presented_under_each_of_two_covering_resources(db: Database, t: str) -> None:
+    db.execute("create table public.u (id int primary key)")
+    protect(db, "public.u", "row:{id}", p_covering="rows of u")
+    writer = db.connect("app")
+    present_all = "select fence.present_all(array[%s], array[%s::bigint], array[%s])"
+    writer.execute(present_all, acquire(db, "row:1").parameters)
+    assert (ask(db, "all rows").reason, ask(db, "rows of u").reason) == ("draining", "draining")
+    assert ask(db, "other").granted
+    writer.commit()
+    assert ask(db, "all rows").granted
+    assert ask(db, "rows of u").granted
+
+
+@pytest.mark.parametrize(
+    "statement", ["update public.t set body = 'x' where false", "delete from public.t where id = 9"]
+)
+def test_a_made_up_claim_keeps_no_covering_request_waiting(db: Database, t: str, statement: str) -> None:
+    """Whoever may write the table can make one up without any right in schema fence, and leave it open."""
+    writer = db.connect("outsider")
+    put_claims(writer, writer.execute("select pg_current_xact_id()::text").fetchall()[0][0] + "\nx")
+    writer.execute(statement)
+    covering = acquire(db, "all rows")
+    release(db, covering)
+    assert ask(db, "row:1").granted
+    writer.commit()
 
 
 def test_a_row_is_granted_only_when_the_covering_writers_are_through(
@@ -686,15 +737,11 @@ def test_an_observed_table_has_a_covering_resource_too(db: Database, t: str) -> 
     assert db.execute("select count(*) from fence.violations") == [(0,)]
 
 
-@pytest.mark.parametrize("statement", [ONE, "delete from public.t where id = 1"])
-def test_a_row_writer_waits_for_a_job_that_covers_it_before_it_locks_a_row(
-    db: Database, t: str, statement: str
-) -> None:
+def test_a_row_writer_waits_for_a_job_that_covers_it_before_it_locks_a_row(db: Database, t: str) -> None:
     """The other way round the two would wait for each other, and PostgreSQL would end one of them."""
     row, writer, job = acquire(db, "row:1"), db.connect("app"), db.connect("app")
-    present(writer, row)
     job.execute("select fence.enter('all rows')")
-    waiting = db.start_blocked(writer, statement, by=job)
+    waiting = db.start_blocked(writer, "select fence.present(%s, %s, %s)", row.parameters, by=job)
     job.execute(ALL)
     job.commit()
     with sqlstate("LF001"):

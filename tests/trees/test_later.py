@@ -578,3 +578,34 @@ def test_a_guard_that_two_have_stays_with_the_one_that_is_renamed(db: Database) 
     for table in ("former", "jan"):
         assert attempt(db.connect("app"), f"update public.{table} set body = 'new' where tenant = 'b'", covering) > 0
         assert attempt(db.connect("app"), f"update public.{table} set body = 'new' where tenant = 'b'") == "LF004"
+
+
+def test_nobody_is_exempt_from_a_guard_that_two_have(db: Database) -> None:
+    """It would be from the former part, too."""
+    plant(db)
+    exempt = "select fence.exempt('public.{}', 'outsider', now() + interval '1 h', 'x')"
+    db.execute("alter table public.t detach partition public.jan")
+    with sqlstate("LF010") as refused:
+        db.execute(exempt.format("t"))
+    with sqlstate("LF010"):
+        db.execute(exempt.format("jan"))
+    db.execute(refused.diag.message_hint.partition("first: ")[2])
+    db.execute(exempt.format("t"))
+    outsider = db.connect("outsider")
+    assert attempt(outsider, "update public.t set body = 'new' where id = 4") == 1
+    assert attempt(outsider, "update public.jan set body = 'new'") == "LF004"
+
+
+def test_a_renamed_tree_and_its_former_part_are_exempt_each_for_itself(db: Database) -> None:
+    """The names are changed about: the guard goes with the name, and would take the exemption along."""
+    plant(db)
+    for change in ("t detach partition public.jan", "t rename to former", "jan rename to t"):
+        db.execute(f"alter table public.{change}")
+    exempt = "select fence.exempt('public.t', 'outsider', now() + interval '1 h', 'x')"
+    with sqlstate("LF010") as refused:
+        db.execute(exempt)
+    db.execute(refused.diag.message_hint.partition("first: ")[2])
+    db.execute(exempt)
+    outsider = db.connect("outsider")
+    assert attempt(outsider, "update public.t set body = 'new'") == 2
+    assert attempt(outsider, "update public.former set body = 'new' where id = 4") == "LF004"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from errors.reader import commands
-from guards.scene import acquire, check_refusal, protect, supersede
+from guards.scene import Lease, acquire, check_refusal, expire, forge, protect, supersede
 from harness import Database, sqlstate
 from writes.scene import KINDS, UPDATE, Kind, Scene, begin, make, present
 
@@ -114,9 +114,9 @@ def test_a_refused_write_stamps_nothing(stamped: Scene) -> None:
 
 @pytest.mark.parametrize("template", ["nightly", "row:{id}"])
 def test_a_claim_that_changes_within_the_statement_is_not_stamped(db: Database, template: str) -> None:
-    """And is put back before the statement is over, where the guard looks at it."""
+    """And is put back before the statement is over, where the guard looks at it: the row keeps its number."""
     db.execute("create table public.t (id int primary key, body text, token bigint)")
-    db.execute("insert into public.t values (1, 'old', null), (2, 'old', null)")
+    db.execute("insert into public.t values (1, 'old', 7), (2, 'old', 7)")
     protect(db, "public.t", template, p_token_column="token")
     leases = [acquire(db, name) for name in (["nightly"] if template == "nightly" else ["row:1", "row:2"])]
     writer = db.connect("app")
@@ -127,7 +127,26 @@ def test_a_claim_that_changes_within_the_statement_is_not_stamped(db: Database, 
     change = "update public.t set body = set_config('fence.claims', case id when 1 then %s else %s end, true)"
     writer.execute(change, (forged, good))
     writer.commit()
-    assert tokens(db) == {1: leases[0].token, 2: leases[-1].token}
+    assert tokens(db) == {1: 7, 2: leases[-1].token}
+
+
+@pytest.mark.parametrize("known", ["nothing", "the token"])
+def test_a_made_up_claim_does_not_stamp_the_holders_token(db: Database, known: str) -> None:
+    """Its lease ends while the statement runs, whose writer has the next one when the guard looks at it."""
+    db.execute("create table public.t (id int primary key, body text, token bigint)")
+    db.execute("insert into public.t values (1, 'old', 7)")
+    protect(db, "public.t", "row:{id}", p_token_column="token")
+    held, writer = acquire(db, "row:1"), db.connect("app")
+    expire(db, "row:1")
+    forge(writer, Lease("row:1", held.token if known == "the token" else 1, "x" * 32))
+    writer.execute(
+        "create function pg_temp.f() returns bigint language sql as $$ select set_config('fence.claims', '', true); "
+        "select a.token from fence.acquire('row:1') a, fence.present(a.resource, a.token, a.secret) $$"
+    )
+    ((token,),) = writer.execute("update public.t set body = 'mine' returning pg_temp.f()").fetchall()
+    writer.commit()
+    assert token > held.token
+    assert tokens(db) == {1: 7}
 
 
 @pytest.mark.parametrize("template", ["nightly", "row:{id}"])

@@ -3,7 +3,7 @@
 -- here; the table's expiry policy decides in the guard.
 -- The lock comes before any data lock, so that a takeover and the writes cannot deadlock; a rolled-back savepoint takes lock
 -- and claim back together. The claim is a local setting bound to the transaction: it cannot outlive it, whatever a pool does.
--- Locks: the lease row FOR KEY SHARE, until the transaction ends.
+-- Locks, in order, until the transaction ends: as fence._hold_claim, the rows of fence._covering that cover the resource and the lease row, FOR KEY SHARE.
 -- Codes: LF001 superseded or closed, LF006 unknown or wrong secret, LF010 bad argument; 40001 for a snapshot older than the grant.
 create function fence.present(
   p_resource text,
@@ -24,7 +24,7 @@ begin
     perform fence._check_claim(p_resource, p_token, p_secret);
   end if;
   v_set := set_config('fence.claims', fence._add_claim(fence._claim_lines(), p_resource, p_token, p_secret, p_sequence), true);
-  v_set := fence._bound_idle(fence._check_lease(null, p_resource, 'until_superseded'));
+  v_set := fence._hold_claim(p_resource);
 end
 $$;
 

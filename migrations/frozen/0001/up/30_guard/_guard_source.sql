@@ -21,7 +21,6 @@ declare
   v_touched text := '';
   v_once text := '';
   v_members text := '';
-  v_share text := '';
   v_leave text := '';
   v_return text := 'return null;';
 begin
@@ -31,12 +30,6 @@ begin
   if p_guard.covering is not null then
     v_covered := pg_catalog.format($source$
   v_covered := coalesce(fence._claim_on(fence._claims(), %L) <> '', false);$source$, p_guard.covering);
-    -- Before the first row is locked: a job that covers it would wait for the row, and the writer for the job. Not where claims came with the connection: its
-    -- lease is looked at when there are rows, and so is how long it may idle.
-    v_share := pg_catalog.format($source$
-    if not v_covered and coalesce(pg_catalog.current_setting('fence.claim', true), '') = '' then
-      perform from fence._covering c where c.resource = %L for key share;
-    end if;$source$, p_guard.covering);
     v_members := pg_catalog.format($source$
   if not v_covered then
     perform fence._check_covering(tg_relid, %L, v_names);
@@ -97,7 +90,7 @@ begin
     if tg_op = 'TRUNCATE' or fence._claims() is null then
       perform fence._refuse_statement(tg_relid);
       return null;  -- its writer may pass
-    end if;$source$ || v_share || $source$
+    end if;
     return null;
   end if;$source$;
   end if;

@@ -16,7 +16,7 @@
 --                    partition or the resource. Last by name, to see what other triggers made of the row.
 --   0_fence_arrive   stays on everywhere too: what the triggers of its new partition made of such a row. Called only in a transaction
 --                    in which a row may have left one. But where somebody has a row trigger before insert, for every new row that is checked:
---                    whatever the writer has a say in between leaving and arriving (a policy, a check, a default's function) could take that
+--                    whatever the writer has a say in between leaving and arriving (a policy, a check) could take that
 --                    mark back. Without such a trigger a row arrives as it left; where inserts are allowed, so is what arrives;
 --                    and in table scope every row has one resource
 create function fence._guard_triggers(p_guard fence._guard, p_table oid)

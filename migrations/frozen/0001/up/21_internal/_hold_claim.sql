@@ -1,0 +1,17 @@
+-- Takes what a claim that has just been presented rests on, before any data: what covers the resource, then its lease, as acquire does; and accepts the claim, or
+-- raises. Returns how long the transaction may idle. From here to the end of the transaction nobody is granted either. The lease comes second: a job that covers it (fence.enter) has ended it by the time
+-- that it was waited for.
+-- Locks, in order: rows of fence._covering FOR KEY SHARE, in name order; as fence._check_lease. Codes: as fence._check_lease; 40001 also for a snapshot older
+-- than a covering grant.
+create function fence._hold_claim(p_resource text) returns text
+language plpgsql
+volatile
+as $$
+begin
+  perform from fence._covering c
+  where c.resource in (select g.covering from fence._guard g where g.covering is not null and p_resource ~ g.pattern)
+  order by c.resource
+  for key share of c;
+  return fence._bound_idle(fence._check_lease(null, p_resource, 'until_superseded'));
+end
+$$;
