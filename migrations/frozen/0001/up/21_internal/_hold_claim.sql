@@ -8,10 +8,12 @@ language plpgsql
 volatile
 as $$
 begin
-  perform from fence._covering c
-  where c.resource in (select g.covering from fence._guard g where g.covering is not null and p_resource ~ g.pattern)
-  order by c.resource
-  for key share of c;
+  if exists (select from fence._guard g where g.covering is not null and p_resource ~ g.pattern) then
+    perform from fence._covering c
+    where c.resource in (select g.covering from fence._guard g where g.covering is not null and p_resource ~ g.pattern)
+    order by c.resource
+    for key share of c;
+  end if;
   return fence._bound_idle(fence._check_lease(null, p_resource, 'until_superseded'));
 end
 $$;
