@@ -22,6 +22,7 @@ declare
   v_once text := '';
   v_members text := '';
   v_leave text := '';
+  v_ended text := '';
   v_return text := 'return null;';
 begin
   if p_guard.mode = 'observe' then
@@ -34,6 +35,28 @@ begin
   if not v_covered then
     perform fence._check_covering(tg_relid, %L, v_names);
   end if;$source$, p_guard.covering);
+  end if;
+  if p_guard.scope = 'row' or p_guard.writes <> 'many' then  -- what looks at the rows after the statement
+    if fence._limiting_language() is null then
+      v_ended := $source$
+  if tg_when = 'BEFORE' and tg_level = 'STATEMENT' and tg_op <> 'TRUNCATE' then
+    get diagnostics v_context = pg_context;
+    if pg_catalog.strpos(v_context, E'\n') > 0 then  -- not the client's own statement
+      if fence._limiting_language() is not null then
+        perform fence._refuse_unprepared(tg_relid);
+      end if;
+    end if;
+  end if;$source$;
+    else
+      v_ended := $source$
+  if tg_level = 'STATEMENT' and tg_op <> 'TRUNCATE' then
+    if tg_when = 'BEFORE' then
+      perform fence._begin_statement(tg_relid);
+    else
+      perform fence._end_statement();
+    end if;
+  end if;$source$;
+    end if;
   end if;
   if p_guard.token_column is not null then
     v_stamp := pg_catalog.format($source$
@@ -110,7 +133,8 @@ declare
   v_names text[] := '{}';
   v_name text;
   v_covered boolean := false;
-begin$source$, v_covered, v_stamp, v_turn, v_leave, v_before, pg_catalog.format($source$
+  v_context text;
+begin$source$, v_ended, v_covered, v_stamp, v_turn, v_leave, v_before, pg_catalog.format($source$
   if fence._claims() is null and fence._passes(tg_relid, 'LF004', null) then
     %s
   end if;$source$, pg_catalog.replace(v_return, E'\n', E'\n  ')), v_touched, fence._find_source(p_guard, p_table), pg_catalog.format($source$

@@ -1,0 +1,13 @@
+-- LF013: the database has got a language in which a statement can be stopped, and the guard, which was made before, does not count statements.
+create function fence._refuse_unprepared(p_table oid) returns void
+language plpgsql
+volatile
+as $$
+begin
+  if not fence._passes(p_table, 'LF013', null) then
+    perform fence._raise('LF013', pg_catalog.format('the guard on %s does not know the language %I', p_table::regclass, fence._limiting_language()),
+      'A function in that language can stop a statement before the guard looks at its rows; the guard was made when the database did not have it.',
+      pg_catalog.format('select fence.repair(%L);', fence._tree_root(p_table)::regclass), p_table);
+  end if;
+end
+$$;
