@@ -531,17 +531,12 @@ def test_the_history_tells_who_changed_a_guard(db: Database, t: str) -> None:
 
 
 def test_no_guard_waits_for_the_registry(db: Database, t: str) -> None:
-    """Writers never read it: whoever locks it stops nobody."""
+    """What accepts and refuses writes never reads it: whoever locks it stops none."""
     protect(db, t, "row:{id}")
-    keeper: Connection = db.connect("postgres")
-    keeper.execute("lock table fence._guard, fence._history in access exclusive mode")
-    connection = db.connect("app")
+    lease, keeper, connection = acquire(db, "row:1"), db.connect("postgres"), db.connect("app")
     connection.execute("set statement_timeout = '5s'")
-    lease = None
-    keeper.rollback()
-    lease = acquire(db, "row:1")
-    keeper.execute("lock table fence._guard in access exclusive mode")
     present(connection, lease)
+    keeper.execute("lock table fence._guard, fence._history in access exclusive mode")
     assert connection.execute("update public.t set body = 'new' where id = 1").rowcount == 1
 
 
