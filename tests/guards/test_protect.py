@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import acquire, by_hand, check_refusal, contents, present, protect
-from harness import Connection, Database, sqlstate
+from guards.scene import acquire, by_hand, check_refusal, contents, forge, present, protect
+from harness import Database, sqlstate
 
 TRIGGERS = (
     "select tgname::text, tgenabled::text from pg_trigger where tgrelid = 'public.t'::regclass "
@@ -535,8 +535,8 @@ def test_no_guard_waits_for_the_registry(db: Database, t: str) -> None:
     protect(db, t, "row:{id}")
     lease, keeper, connection = acquire(db, "row:1"), db.connect("postgres"), db.connect("app")
     connection.execute("set statement_timeout = '5s'")
-    present(connection, lease)
     keeper.execute("lock table fence._guard, fence._history in access exclusive mode")
+    forge(connection, lease)  # as present would, which asks it what covers the resource
     assert connection.execute("update public.t set body = 'new' where id = 1").rowcount == 1
 
 
