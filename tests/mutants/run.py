@@ -45,7 +45,8 @@ from pyfence import _resources  # noqa: E402
 EVERYTHING = (
     "guards", "writes", "races", "authority", "errors", "privileges", "trees", "badinput", "audit", "takeover",
     "attacks/test_exempt_roles.py", "attacks/test_names.py", "attacks/test_settings.py", "attacks/test_squatting.py",
-    "attacks/test_stopped_statements.py", "run/test_run_codes.py", "restore/test_maintenance.py", "replication", "lifecycle/test_plan.py",
+    "attacks/test_stopped_statements.py", "run/test_run_codes.py", "restore/test_maintenance.py", "replication",
+    "lifecycle/test_plan.py",
 )  # fmt: skip
 #: Asks the catalog alone.
 CATALOG = "privileges/test_properties.py"
