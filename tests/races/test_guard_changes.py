@@ -398,37 +398,44 @@ def test_a_part_is_dropped_while_another_is_waited_for(db: Database, t: str) -> 
 
 
 @pytest.fixture
-def split(db: Database) -> Database:
-    """A tree whose partition was detached with the guard's triggers on it; protecting again gives the tree its own."""
+def tree(db: Database) -> Database:
+    """A tree that is about to lose a partition, guard and all; protecting again gives the tree a guard of its own."""
     db.execute("create table public.p (id int, body text) partition by list (id)")
     for number in (1, 2):
         db.execute(f"create table public.p{number} partition of public.p for values in ({number})")
     protect(db, "public.p", "row:{id}")
-    db.execute("alter table public.p detach partition public.p1")
     return db
 
 
+DETACHING = "alter table public.p detach partition public.p1"
 EXEMPTING = "select fence.exempt('public.p', 'outsider', now() + interval '1 hour', 'test')"
 
 
-def test_an_exemption_goes_with_its_table(split: Database) -> None:
-    split.execute(EXEMPTING)
+def test_an_exemption_goes_with_its_table(tree: Database) -> None:
+    tree.execute(EXEMPTING)
+    tree.execute(DETACHING)
     for _ in range(2):
         with sqlstate("LF004"):
-            split.execute("insert into public.p1 values (1)", user="outsider")
-        split.execute("insert into public.p values (2)", user="outsider")
-        protect(split, "public.p", "row:{id}")
+            tree.execute("insert into public.p1 values (1)", user="outsider")
+        tree.execute("insert into public.p values (2)", user="outsider")
+        protect(tree, "public.p", "row:{id}")
 
 
 @pytest.mark.parametrize("first", ["exempt", "protect"])
-def test_an_exemption_that_is_given_meanwhile_is_not_lost(split: Database, first: str) -> None:
+def test_an_exemption_that_is_given_meanwhile_is_not_lost(tree: Database, first: str) -> None:
     again = "select fence.protect('public.p', 'row:{id}')"
-    one, two = split.connect("app_owner"), split.connect("app_owner", autocommit=True)
-    one.execute(EXEMPTING if first == "exempt" else again)
-    waiting = split.start_blocked(two, again if first == "exempt" else EXEMPTING, by=one)
+    one, two = tree.connect("app_owner"), tree.connect("app_owner", autocommit=True)
+    if first == "exempt":
+        one.execute(EXEMPTING)
+        tree.execute(DETACHING)
+        waiting = tree.start_blocked(two, again, by=one)
+    else:
+        tree.execute(DETACHING)
+        one.execute(again)
+        waiting = tree.start_blocked(two, EXEMPTING, by=one)
     one.commit()
     waiting.result(20)
-    split.execute("insert into public.p values (2)", user="outsider")
+    tree.execute("insert into public.p values (2)", user="outsider")
     with sqlstate("LF004"):
-        split.execute("insert into public.p1 values (1)", user="outsider")
-    split.execute("select fence.unexempt('public.p', 'outsider')")
+        tree.execute("insert into public.p1 values (1)", user="outsider")
+    tree.execute("select fence.unexempt('public.p', 'outsider')")
