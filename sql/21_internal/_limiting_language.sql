@@ -5,6 +5,6 @@ language plpgsql
 stable
 as $$
 begin
-  return (select l.lanname from pg_catalog.pg_language l where l.lanname not in ('internal', 'c', 'sql', 'plpgsql') limit 1);
+  return (select pg_catalog.min(l.lanname) from pg_catalog.pg_language l where l.lanname not in ('internal', 'c', 'sql', 'plpgsql'));
 end
 $$;

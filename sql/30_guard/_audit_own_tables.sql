@@ -24,26 +24,22 @@ begin
   return query
     select 'error', 'own-guard', w.relid::regclass::text,
       pg_catalog.format('Its own trigger %I is missing, altered, or not ENABLE ALWAYS: others than pyfence''s functions can write to it.', w.name),
-      pg_catalog.format('drop trigger if exists %1$I on %2$s; create %4$strigger %1$I %3$s; alter table %2$s enable always trigger %1$I;',
-        w.name, w.relid::regclass, w.definition, case when w.deferred then 'constraint ' end)
+      pg_catalog.format('drop trigger if exists %1$I on %2$s; create trigger %1$I %3$s; alter table %2$s enable always trigger %1$I;',
+        w.name, w.relid::regclass, w.definition)
     from (
-      select c.oid as relid, 'own_tables_guard' as name, 'fence._own_tables_guard()' as function, false as deferred, 62 as type, null::text as condition,
+      select c.oid as relid, 'own_tables_guard' as name, 62 as type, null::text as condition,
         pg_catalog.format('before insert or update or delete or truncate on %s for each statement execute function fence._own_tables_guard()',
           c.oid::regclass) as definition
       from pg_catalog.pg_class c
       where c.relnamespace = 'fence'::regnamespace and c.relkind = 'r' and c.relname <> 'alembic_version'
       union all
-      select 'fence._open_statement'::regclass, '_open_statement_refused', 'fence._refuse_open_statement()', true, 5, null,
-        'after insert on fence._open_statement deferrable initially deferred for each row execute function fence._refuse_open_statement()'
-      union all
-      select r.relid, 'token_only_grows', 'fence._own_tables_guard()', false, 17, 'new.token<old.tokenornew.resource<>old.resource',
+      select r.relid, 'token_only_grows', 17, 'new.token<old.tokenornew.resource<>old.resource',
         pg_catalog.format('after update on %s for each row when (new.token < old.token or new.resource <> old.resource) '
           'execute function fence._own_tables_guard()', r.relid)
       from (values ('fence._lease'::regclass), ('fence._covering'::regclass)) r (relid)) w
     left join pg_catalog.pg_trigger t on t.tgrelid = w.relid and t.tgname = w.name
     where t.oid is null or t.tgtype <> w.type or t.tgenabled <> 'A' or t.tgattr <> ''
-      or (t.tgdeferrable, t.tginitdeferred) <> (w.deferred, w.deferred)
-      or t.tgfoid is distinct from pg_catalog.to_regprocedure(w.function)
+      or t.tgfoid is distinct from pg_catalog.to_regprocedure('fence._own_tables_guard()')
       or fence._plain_condition(pg_catalog.substring(pg_catalog.pg_get_triggerdef(t.oid), ' WHEN (.*) EXECUTE FUNCTION ')) is distinct from w.condition;
 
   return query

@@ -52,7 +52,7 @@ begin
       if tg_op <> 'INSERT' then
         v_names := array[%s];
       end if;
-      if tg_op <> 'DELETE' and %L then
+      if tg_op <> 'DELETE' and (%L or tg_name = '0_fence_stopped') then
         v_name := %s;
         if v_names <> array[v_name] then
           v_names := v_names || v_name;

@@ -2,7 +2,7 @@
 --   before a statement   table scope: the check. Row scope: refuses where the transaction has no claim
 --   before truncate      table scope: the check. Row scope: the check of the covering claim; without one it refuses
 --   after a statement    table scope, where writes are counted: did it touch a row? Row scope: every distinct resource of its rows must be covered
---   after a row          row scope: the resource that a row has left, where an update moved it to another. In a tree: both images of
+--   after a row          0_fence_stopped: the check, for a statement that may have been stopped before the triggers after it. Row scope: the resource that a row has left, where an update moved it to another. In a tree: both images of
 --                        a row in a partition that has no statement triggers yet
 --   before a row         a row about to leave its partition: both images. What becomes of it where it arrives is checked after the row.
 --                        And stamps the claim's token on the row, where the guard has a token column; and, where writes are counted,
@@ -22,7 +22,7 @@ declare
   v_once text := '';
   v_members text := '';
   v_leave text := '';
-  v_ended text := '';
+  v_stopped text := '';
   v_return text := 'return null;';
 begin
   if p_guard.mode = 'observe' then
@@ -36,27 +36,19 @@ begin
     perform fence._check_covering(tg_relid, %L, v_names);
   end if;$source$, p_guard.covering);
   end if;
-  if p_guard.scope = 'row' or p_guard.writes <> 'many' then  -- what looks at the rows after the statement
-    if fence._limiting_language() is null then
-      v_ended := $source$
-  if tg_when = 'BEFORE' and tg_level = 'STATEMENT' and tg_op <> 'TRUNCATE' then
+  if p_guard.scope = 'row' or p_guard.writes <> 'many' then
+    -- What a client runs itself is never stopped: it has no context but this function's.
+    v_stopped := $source$
+  if tg_name = '0_fence_stopped' or tg_when = 'BEFORE' and tg_level = 'STATEMENT' and tg_op <> 'TRUNCATE' then
     get diagnostics v_context = pg_context;
-    if pg_catalog.strpos(v_context, E'\n') > 0 then  -- not the client's own statement
-      if fence._limiting_language() is not null then
-        perform fence._refuse_unprepared(tg_relid);
+    if pg_catalog.strpos(v_context, E'\n') = 0 then
+      if tg_name = '0_fence_stopped' then
+        return null;
       end if;
+    elsif tg_name <> '0_fence_stopped' and fence._is_unprepared(tg_relid) then
+      perform fence._refuse_unprepared(tg_relid);
     end if;
   end if;$source$;
-    else
-      v_ended := $source$
-  if tg_level = 'STATEMENT' and tg_op <> 'TRUNCATE' then
-    if tg_when = 'BEFORE' then
-      perform fence._begin_statement(tg_relid);
-    else
-      perform fence._end_statement();
-    end if;
-  end if;$source$;
-    end if;
   end if;
   if p_guard.token_column is not null then
     v_stamp := pg_catalog.format($source$
@@ -134,7 +126,7 @@ declare
   v_name text;
   v_covered boolean := false;
   v_context text;
-begin$source$, v_ended, v_covered, v_stamp, v_turn, v_leave, v_before, pg_catalog.format($source$
+begin$source$, v_stopped, v_covered, v_stamp, v_turn, v_leave, v_before, pg_catalog.format($source$
   if fence._claims() is null and fence._passes(tg_relid, 'LF004', null) then
     %s
   end if;$source$, pg_catalog.replace(v_return, E'\n', E'\n  ')), v_touched, fence._find_source(p_guard, p_table), pg_catalog.format($source$

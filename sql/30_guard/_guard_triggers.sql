@@ -19,6 +19,8 @@
 --                    whatever the writer has a say in between leaving and arriving (a policy, a check) could take that
 --                    mark back. Without such a trigger a row arrives as it left; where inserts are allowed, so is what arrives;
 --                    and in table scope every row has one resource
+--   0_fence_stopped  only where the database has a language in which a function can stop a statement at a number of rows: what is stopped so has written them, and no
+--                    trigger after it fires. Stays on everywhere; looks at the rows of what functions run, and at nothing else
 create function fence._guard_triggers(p_guard fence._guard, p_table oid)
 returns table (name text, timing text, events text, level text, old_rows boolean, new_rows boolean, condition text, definition text)
 language sql
@@ -77,10 +79,12 @@ as $$
       ('~~0_fence_leave', 'before', 'update', 'row', false, false, p.left_behind)) v
     where p.partitioned_root
     union all
-    select v.name, 'before', v.events, 'row', false, false, null
+    select v.name, v.timing, v.events, 'row', false, false, null
     from place p, lateral (values
-      ('~0_fence_stamp', 'insert or update', (p_guard).token_column is not null),
-      ('~0_fence_turn', 'insert', (p_guard).scope = 'row' and (p_guard).writes <> 'many' and p.inserts <> '')) v (name, events, wanted)
+      ('0_fence_stopped', 'after', p.inserts || 'update or delete',
+        ((p_guard).scope = 'row' or (p_guard).writes <> 'many') and fence._limiting_language() is not null),
+      ('~0_fence_stamp', 'before', 'insert or update', (p_guard).token_column is not null),
+      ('~0_fence_turn', 'before', 'insert', (p_guard).scope = 'row' and (p_guard).writes <> 'many' and p.inserts <> '')) v (name, timing, events, wanted)
     where v.wanted and (not p.in_tree or p.partitioned_root
       or exists (select from pg_catalog.pg_class c where c.oid = p_table and not c.relispartition and c.relkind = 'r'))
   )

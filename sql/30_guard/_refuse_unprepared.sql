@@ -1,4 +1,4 @@
--- LF013: the database has got a language in which a statement can be stopped, and the guard, which was made before, does not count statements.
+-- LF013: the database has got a language in which a statement can be stopped, and the guard was made before.
 create function fence._refuse_unprepared(p_table oid) returns void
 language plpgsql
 volatile

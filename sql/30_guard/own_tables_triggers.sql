@@ -3,7 +3,7 @@ do $$
 declare
   v_table text;
 begin
-  foreach v_table in array array['_authority', '_option', '_lease', '_waiter', '_guard', '_accepted', '_covering', '_history', '_violation', '_exemption', '_allowance', '_function', '_open_statement'] loop
+  foreach v_table in array array['_authority', '_option', '_lease', '_waiter', '_guard', '_accepted', '_covering', '_history', '_violation', '_exemption', '_allowance', '_function'] loop
     execute pg_catalog.format('create trigger own_tables_guard before insert or update or delete or truncate on fence.%I '
       'for each statement execute function fence._own_tables_guard()', v_table);
     execute pg_catalog.format('alter table fence.%I enable always trigger own_tables_guard', v_table);

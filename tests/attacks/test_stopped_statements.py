@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import acquire, contents, expire, present, protect
+from guards.scene import Lease, acquire, contents, expire, forge, present, protect
 from harness import SUPERUSER, Connection, Database, sqlstate
 
-READ_COMMITTED = psycopg.IsolationLevel.READ_COMMITTED
 ONE = "update public.t set body = 'new' where id = 1 returning id"
+
+
+def add_language(db: Database) -> None:
+    """By its name alone it is one in which a statement could be stopped."""
+    db.execute("create language later handler plpgsql_call_handler", user=SUPERUSER)
+
+
+def make_table(db: Database) -> None:
+    db.execute("create table public.t (id int primary key, tenant text, body text)")
+    db.execute("insert into public.t values (1, 'a', 'old'), (2, 'a', 'old'), (3, 'b', 'old')")
+    db.execute("create function public.run(statement text) returns void language plpgsql as 'begin execute $1; end'")
 
 
 @pytest.fixture
@@ -17,14 +27,13 @@ def tcl(db: Database) -> Database:
     try:
         db.execute("create extension pltcl", user=SUPERUSER)
     except psycopg.Error as error:
-        pytest.skip(f"no PL/Tcl here ({error.diag.message_primary}): no statement was really stopped, only counted")
+        pytest.skip(f"no PL/Tcl here ({error.diag.message_primary}): no statement was really stopped")
     db.execute(
         "create function public.first(statement text, rows text default '1') returns int "
         "language pltcl as 'spi_exec -count $2 $1'",
         user=SUPERUSER,
     )
-    db.execute("create table public.t (id int primary key, tenant text, body text)")
-    db.execute("insert into public.t values (1, 'a', 'old'), (2, 'a', 'old'), (3, 'b', 'old')")
+    make_table(db)
     return db
 
 
@@ -32,12 +41,10 @@ def first(connection: Connection, statement: str, rows: int = 1) -> None:
     connection.execute("select public.first(%s, %s)", (statement, str(rows)))
 
 
-def refused(connection: Connection, table: str = "t") -> None:
-    """The transaction is refused at its end, and the hint tells how to write it."""
-    with sqlstate("LF005") as caught:
-        connection.commit()
-    assert (caught.diag.schema_name, caught.diag.table_name) == ("public", table)
-    assert "Run it to its end" in (caught.diag.message_hint or "")
+def refused(connection: Connection, statement: str, what: str = "no claim on 'tenant:a'") -> None:
+    """PL/Tcl gives errors of its own (38000), with the words of the one that it met."""
+    with pytest.raises(psycopg.Error, match=what):
+        first(connection, statement)
     connection.rollback()
 
 
@@ -49,6 +56,8 @@ def refused(connection: Connection, table: str = "t") -> None:
         "insert into public.t values (9, 'a', 'new') returning id",
         "insert into public.t values (1, 'a', 'new') on conflict (id) do update set body = 'new' returning t.id",
         "merge into public.t using (values (1)) v (n) on id = n when matched then update set body = 'new' returning id",
+        "update public.t set tenant = 'a' where id = 3 returning id",
+        "update public.t set tenant = 'b' where id = 1 returning id",
     ],
 )
 def test_none_gets_past_a_row_scope(tcl: Database, statement: str) -> None:
@@ -57,13 +66,11 @@ def test_none_gets_past_a_row_scope(tcl: Database, statement: str) -> None:
     protect(tcl, "public.t", "tenant:{tenant}")
     before = contents(tcl, "public.t")
     writer = tcl.connect("app")
-    present(writer, acquire(tcl, "tenant:other"))
-    first(writer, statement)
-    refused(writer)
+    present(writer, acquire(tcl, "tenant:b"))
+    refused(writer, statement)
     outsider = tcl.connect("outsider")
     outsider.execute("select set_config('fence.claims', pg_current_xact_id()::text || chr(10), true)")
-    first(outsider, statement)
-    refused(outsider)
+    refused(outsider, statement, "no claim on")
     assert contents(tcl, "public.t") == before
 
 
@@ -75,230 +82,179 @@ def test_a_former_holder_does_not_get_past_its_successor(tcl: Database, isolatio
     expire(tcl, "tenant:a")
     present(holder, acquire(tcl, "tenant:a"))
     holder.execute("update public.t set body = 'holder' where id = 2")
-    first(former, ONE)
-    refused(former)
+    refused(former, ONE, "stale token")
     holder.commit()
     assert contents(tcl, "public.t")[:2] == [(1, "a", "old"), (2, "a", "holder")]
 
 
-def test_a_statement_that_runs_to_its_end_is_judged_as_ever(tcl: Database, isolation: psycopg.IsolationLevel) -> None:
+def test_the_holders_statement_may_be_stopped(tcl: Database, isolation: psycopg.IsolationLevel) -> None:
     protect(tcl, "public.t", "tenant:{tenant}")
     lease, writer = acquire(tcl, "tenant:a"), tcl.connect("app", isolation=isolation)
-    for number in range(2):
+    for rows in (0, 1, 2):
         present(writer, lease)
-        first(writer, ONE, rows=0)
-        first(writer, ONE, rows=2)
-        writer.execute(ONE)
-        with pytest.raises(psycopg.Error, match="tenant:b"), writer.transaction():
-            first(writer, "update public.t set body = 'x' returning id", rows=5)
-        writer.rollback() if number else writer.commit()
-    assert tcl.execute("select * from fence._open_statement", user="fence_owner") == []
+        first(writer, ONE.replace("id = 1", "tenant = 'a'"), rows)
+        writer.commit()
+        assert [row[2] for row in contents(tcl, "public.t")].count("new") == (rows or 2)
+        present(writer, lease)
+        writer.execute("update public.t set body = 'old' where tenant = 'a'")
+        writer.commit()
 
 
-@pytest.mark.parametrize("table", ["root", "leaf", "parent"])
+def test_under_a_covering_lease(tcl: Database) -> None:
+    protect(tcl, "public.t", "tenant:{tenant}", p_covering="all")
+    writer, lease = tcl.connect("app"), acquire(tcl, "all")
+    present(writer, lease)
+    first(writer, ONE)
+    writer.commit()
+    forge(writer, Lease("all", lease.token, "x"))
+    refused(writer, ONE, "not the holder")
+
+
+@pytest.mark.parametrize("table", ["root", "leaf", "later leaf", "parent", "child"])
 def test_in_a_tree(tcl: Database, table: str) -> None:
-    if table == "parent":
-        tcl.execute("create table public.child () inherits (public.t)")
-        tcl.execute("insert into public.child values (4, 'a', 'old')")
-        root, key = "t", 4
-    else:
-        tcl.execute("create table public.p (id int, tenant text, body text) partition by list (tenant)")
-        tcl.execute("create table public.leaf partition of public.p for values in ('a')")
-        tcl.execute("insert into public.p values (1, 'a', 'old')")
-        root, key = "p", 1
-    protect(tcl, f"public.{root}", "tenant:{tenant}")
-    written = {"root": "p", "leaf": "leaf", "parent": "t"}[table]
+    tcl.execute("create table public.child () inherits (public.t)")
+    tcl.execute("insert into public.child values (4, 'a', 'old')")
+    tcl.execute("create table public.p (id int, tenant text, body text) partition by list (tenant)")
+    tcl.execute("create table public.leaf partition of public.p for values in ('a')")
+    tcl.execute("insert into public.p values (4, 'a', 'old')")
+    for root in ("t", "p"):
+        protect(tcl, f"public.{root}", "tenant:{tenant}")
+    tcl.execute("create table public.later_leaf partition of public.p for values in ('c')")
     writer = tcl.connect("app")
+    present(writer, acquire(tcl, "tenant:c"))
+    writer.execute("insert into public.later_leaf values (4, 'c', 'old')")
+    writer.commit()
+    written = {"root": "p", "leaf": "leaf", "later leaf": "later_leaf", "parent": "t", "child": "child"}[table]
     present(writer, acquire(tcl, "tenant:other"))
-    first(writer, f"update public.{written} set body = 'new' where id = {key} returning id")
-    refused(writer, written)
+    refused(writer, f"update public.{written} set body = 'new' where id = 4 returning id", "no claim on 'tenant:[ac]'")
 
 
 @pytest.mark.parametrize("rule", ["once", "sequenced"])
-def test_once_is_once(tcl: Database, rule: str) -> None:
-    protect(tcl, "public.t", "nightly", p_writes=rule)
-    lease, writer = acquire(tcl, "nightly"), tcl.connect("app")
-    present_numbered = "select fence.present(%s, %s, %s, 1)"
-    writer.execute(present_numbered, lease.parameters)
+@pytest.mark.parametrize("template", ["nightly", "tenant:{tenant}"])
+def test_what_is_counted_is_counted(tcl: Database, rule: str, template: str) -> None:
+    protect(tcl, "public.t", template, p_writes=rule)
+    lease, writer = acquire(tcl, template.replace("{tenant}", "a")), tcl.connect("app")
+    numbered = "select fence.present(%s, %s, %s, 1)"
+    writer.execute(numbered, lease.parameters)
     first(writer, ONE)
-    refused(writer)
-    writer.execute(present_numbered, lease.parameters)
-    writer.execute(ONE)
+    first(writer, ONE)
     writer.commit()
-    writer.execute(present_numbered, lease.parameters)
+    writer.execute(numbered, lease.parameters)
+    refused(writer, ONE, "applied already")
+    writer.execute(numbered, lease.parameters)
     with sqlstate("LF007"):
         writer.execute(ONE)
 
 
-# -- counting, where a statement could be stopped ----------------------------------------------------------------------
+def test_what_an_exempt_role_stops_is_noted(tcl: Database) -> None:
+    protect(tcl, "public.t", "tenant:{tenant}")
+    tcl.execute("select fence.exempt('public.t', 'outsider', now() + interval '1 h', 'x')")
+    outsider = tcl.connect("outsider")
+    forge(outsider, acquire(tcl, "tenant:b"))
+    first(outsider, ONE)
+    outsider.commit()
+    assert tcl.execute("select code, resource from fence.violation_events") == [("LF005", "tenant:a")]
+
+
+def test_what_is_stopped_on_an_observed_table_is_noted(tcl: Database) -> None:
+    protect(tcl, "public.t", "tenant:{tenant}", p_mode="observe")
+    writer = tcl.connect("app")
+    present(writer, acquire(tcl, "tenant:b"))
+    first(writer, ONE)
+    writer.commit()
+    assert tcl.execute("select code, resource from fence.violation_events") == [("LF005", "tenant:a")]
+
+
+# -- what functions run, in a database with such a language ------------------------------------------------------------
 
 
 @pytest.fixture
-def counted(db: Database) -> Database:
-    """Guards that count statements; that of public.t never sees one end, as if each had been stopped."""
+def functions(db: Database) -> Database:
+    """A guard whose triggers after the statement are off, as if every statement had been stopped."""
     add_language(db)
-    for table in ("t", "u"):
-        db.execute(f"create table public.{table} (id int primary key, tenant text, body text)")
-        db.execute(f"insert into public.{table} values (1, 'a', 'old'), (2, 'a', 'old'), (3, 'b', 'old')")
-        protect(db, f"public.{table}", "tenant:{tenant}")
-    db.execute('alter table public.t disable trigger "0_fence_update"')
+    make_table(db)
+    protect(db, "public.t", "tenant:{tenant}")
+    for event in ("insert", "update", "delete"):
+        db.execute(f'alter table public.t disable trigger "0_fence_{event}"')
     return db
 
 
-def add_language(db: Database) -> None:
-    """By its name alone it is one in which a statement could be stopped."""
-    db.execute("create language later handler plpgsql_call_handler", user=SUPERUSER)
+#: How a statement gets to be a function's: what is to be made before, and the call.
+CALLS = {
+    "function": ((), "select public.run($s${}$s$)"),
+    "block": ((), "do $b$ begin {}; end $b$"),
+    "sql function": (("create function public.sql() returns void language sql as $f$ {} $f$",), "select public.sql()"),
+    "deferred trigger": (
+        (
+            "create table public.u (id int)",
+            "create function public.fired() returns trigger language plpgsql as $f$ begin {}; return new; end $f$",
+            "create constraint trigger fired after insert on public.u deferrable initially deferred "
+            "for each row execute function public.fired()",
+        ),
+        "insert into public.u values (1)",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "after",
-    [
-        "update public.u set body = 'whole' where id = 1",
-        "select set_config('fence.statement', '', true)",
-        "select set_config('fence.statement', '(0,1)', true)",
-        "select set_config('fence.statement', '(x', true)",
-        "update public.u set body = set_config('fence.statement', '', true) where id = 1",
-        "update public.u set body = set_config('fence.statement', '(0,1)', true) where id = 1",
-        "set constraints all immediate",
-        "set constraints all deferred",
-        "do $$ begin update public.u set body = 'x' where id = 3; exception when others then null; end $$",
-        "savepoint s; update public.u set body = 'mine' where id = 1; rollback to s",
-        "update public.u set body = 'mine' where id = 1; set constraints all immediate",
-    ],
-)
-def test_nothing_makes_up_for_a_statement_that_was_stopped(counted: Database, after: str) -> None:
-    writer = counted.connect("app")
-    present(writer, acquire(counted, "tenant:a"))
-    writer.execute("update public.u set body = 'whole' where id = 1")
-    writer.execute(ONE)
-    with sqlstate("LF005") as caught:
-        writer.execute(after)
-        writer.commit()
-    assert caught.diag.table_name == "t"
+@pytest.mark.parametrize("call", CALLS)
+def test_every_row_that_a_function_writes_is_looked_at(functions: Database, call: str) -> None:
+    make, run = CALLS[call]
+    writer = functions.connect("app")
+    for number, statement in enumerate(
+        [
+            "update public.t set body = 'new' where id = 1",
+            "delete from public.t where id = 1",
+            "insert into public.t values (9, 'a', 'new')",
+            "update public.t set tenant = 'a' where id = 3",
+            "update public.t set tenant = 'b' where id = 1",
+        ]
+    ):
+        for prepared in make:
+            if number == 0 or ("create table" not in prepared and "constraint" not in prepared):
+                functions.execute(prepared.replace("create function", "create or replace function").format(statement))
+        functions.execute("grant all on all tables in schema public to app")
+        present(writer, acquire(functions, "tenant:b"))
+        with sqlstate("LF005"):
+            writer.execute(run.format(statement))
+            writer.commit()
+        writer.rollback()
+        functions.execute("update fence._lease set secret_hash = null", user="fence_owner")
+
+
+def test_rows_that_a_client_writes_itself_are_looked_at_after_the_statement_alone(functions: Database) -> None:
+    """That is what the triggers which are off here are for."""
+    writer = functions.connect("app")
+    present(writer, acquire(functions, "tenant:b"))
+    assert writer.execute(ONE).rowcount == 1
     writer.rollback()
-    assert {row[2] for row in [*contents(counted, "public.t"), *contents(counted, "public.u")]} == {"old"}
 
 
-def test_a_setting_that_is_changed_within_a_statement_lets_nothing_through(counted: Database) -> None:
-    """Of two places of this transaction, the end of one statement is put down to the other."""
-    writer = counted.connect("app")
-    present(writer, acquire(counted, "tenant:a"))
-    writer.execute(ONE)
-    ((place,),) = writer.execute("select set_config('fence.statement', current_setting('fence.statement'), true)")
-    writer.execute("select set_config('fence.statement', '', true)")
-    writer.execute("update public.u set body = set_config('fence.statement', %s, true) where id = 1", (place,))
-    refused(writer, "u")
-
-
-def test_a_row_that_is_not_written_is_refused_as_well(counted: Database) -> None:
-    """A statement without a row that was stopped cannot be told from one with rows."""
-    writer = counted.connect("app")
-    present(writer, acquire(counted, "tenant:a"))
-    writer.execute("update public.t set body = 'new' where false")
-    refused(writer)
-
-
-def test_constraints_made_immediate_refuse_nobody_else(counted: Database) -> None:
-    """And what is stopped afterwards is refused all the same."""
-    lease, writer = acquire(counted, "tenant:a"), counted.connect("app")
-    whole = "update public.u set body = 'whole' where id = 1"
-    writer.execute("set constraints all immediate")
-    present(writer, lease)
-    writer.execute(whole)
-    writer.execute("set constraints all immediate")
-    writer.execute(whole)
-    writer.execute("set constraints all immediate")
-    writer.commit()
-    present(writer, lease)
-    writer.execute("set constraints all immediate")
-    writer.execute(ONE)
-    refused(writer)
-
-
-def test_a_savepoint_takes_it_back(counted: Database) -> None:
-    writer = counted.connect("app")
-    present(writer, acquire(counted, "tenant:a"))
-    with writer.transaction(force_rollback=True):
-        writer.execute(ONE)
-    writer.execute("update public.u set body = 'mine' where id = 1")
-    writer.commit()
-    assert [row[2] for row in contents(counted, "public.u")] == ["mine", "old", "old"]
-    assert counted.execute("select * from fence._open_statement", user="fence_owner") == []
-
-
-def test_it_is_refused_before_it_is_prepared(counted: Database) -> None:
-    writer = counted.connect("app", autocommit=True)
-    writer.execute("begin")
-    present(writer, acquire(counted, "tenant:a"))
-    writer.execute(ONE)
-    with sqlstate("LF005"):
-        writer.execute("prepare transaction 'stopped'")
-
-
-def test_writers_do_not_meet_where_statements_are_counted(counted: Database, isolation: psycopg.IsolationLevel) -> None:
-    writers = []
-    for tenant, key in (("a", 1), ("b", 3)):
-        writer = counted.connect("app", options="-c lock_timeout=1s", isolation=isolation)
-        present(writer, acquire(counted, f"tenant:{tenant}"))
-        writer.execute(f"update public.u set body = 'new' where id = {key}")
-        writers.append(writer)
-    for writer, key in zip(writers, (1, 3), strict=True):
-        writer.execute(f"update public.u set body = 'newer' where id = {key}")
-        writer.commit()
-    assert [row[2] for row in contents(counted, "public.u")] == ["newer", "old", "newer"]
-
-
-def test_cascades_are_counted_on_both_sides(counted: Database) -> None:
-    """Their triggers fire in two queries: before, in that of the cascade; after, in the outer one."""
-    counted.execute("create table public.c (id int primary key, u int references public.u on delete cascade)")
-    counted.execute("create table public.d (id int primary key, c int references public.c on delete cascade)")
-    counted.execute("insert into public.c values (1, 1), (2, 1)")
-    counted.execute("insert into public.d values (1, 1), (2, 2)")
-    for table, template in (("c", "child:{id}"), ("d", "grandchild:{id}")):
-        protect(counted, f"public.{table}", template)
-    writer = counted.connect("app")
-    names = ["tenant:a", *(f"{kind}:{n}" for kind in ("child", "grandchild") for n in (1, 2))]
-    present(writer, *(acquire(counted, name) for name in names))
-    writer.execute("delete from public.u where id = 1")
-    writer.commit()
-    assert counted.execute("select count(*) from public.d") == [(0,)]
-
-
-def test_an_exempt_role_is_held_to_it_too(counted: Database) -> None:
-    """What it writes is noted after the statement; where nothing looks, nothing is."""
-    for table in ("t", "u"):
-        counted.execute(f"select fence.exempt('public.{table}', 'outsider', now() + interval '1 h', 'x')")
-    outsider = counted.connect("outsider")
-    outsider.execute("update public.u set body = 'exempt'")
-    outsider.commit()
-    outsider.execute(ONE)
-    refused(outsider)
-
-
-@pytest.mark.parametrize("damage", ["disable trigger _open_statement_refused", "disable trigger own_tables_guard"])
-def test_the_doctor_says_that_the_count_is_not_looked_at(counted: Database, damage: str) -> None:
-    found = "select remedy from fence.audit() where code = 'own-guard' and object = 'fence._open_statement'"
-    assert counted.execute(found) == []
-    counted.execute(f"alter table fence._open_statement {damage}", user="fence_owner")
-    ((remedy,),) = counted.execute(found)
-    counted.execute(remedy, user="fence_owner")
-    assert counted.execute(found) == []
-    writer = counted.connect("app")
-    present(writer, acquire(counted, "tenant:a"))
-    writer.execute(ONE)
-    refused(writer)
-
-
-# -- a language that comes later ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("template", ["nightly", "tenant:{tenant}"])
+def test_the_doctor_says_which_guards_lack_the_look_at_rows(db: Database, template: str) -> None:
+    make_table(db)
+    protect(db, "public.t", template)
+    found = "select severity, detail, remedy from fence.audit() where code in ('guard-missing', 'guard-extra')"
+    assert db.execute(found) == []
+    add_language(db)
+    if template == "nightly":  # looked at before the statement
+        assert db.execute(found) == []
+        return
+    ((severity, detail, remedy),) = db.execute(found)
+    assert (severity, "0_fence_stopped" in detail) == ("error", True)
+    db.execute(remedy)
+    assert db.execute(found) == []
+    db.execute("drop language later", user=SUPERUSER)
+    ((severity, detail, remedy),) = db.execute(found)
+    assert (severity, "0_fence_stopped" in detail) == ("warning", True)
+    db.execute(remedy)
+    assert db.execute(found) == []
 
 
 @pytest.fixture
 def later(db: Database) -> Database:
-    """A guard that was made before the database got another language; and a function that writes."""
-    db.execute("create table public.t (id int primary key, tenant text, body text)")
-    db.execute("insert into public.t values (1, 'a', 'old'), (2, 'a', 'old')")
+    """A guard that was made before the database got another language."""
+    make_table(db)
     protect(db, "public.t", "tenant:{tenant}")
-    db.execute(f"create function public.write() returns int language sql as $${ONE}$$")
     add_language(db)
     return db
 
@@ -309,32 +265,54 @@ def test_a_guard_that_does_not_know_the_language_refuses_what_functions_write(la
     writer.execute(ONE)  # a client's own statement cannot be stopped
     writer.commit()
     present(writer, lease)
-    with sqlstate("LF013") as refused:
-        writer.execute("select public.write()")
+    with sqlstate("LF013") as refusal:
+        writer.execute("select public.run(%s)", (ONE,))
     writer.rollback()
-    found = "select severity, remedy from fence.audit() where code = 'guard-function-changed' and object = 'public.t'"
-    assert later.execute(found) == [("error", refused.diag.message_hint)]
-    later.execute(str(refused.diag.message_hint))
-    assert later.execute(found) == []
+    later.execute(str(refusal.diag.message_hint))
     present(writer, lease)
-    writer.execute("select public.write()")
+    writer.execute("select public.run(%s)", (ONE,))
+    writer.commit()
+
+
+@pytest.mark.parametrize(("rule", "code"), [("once", "LF013"), ("many", None)])
+def test_with_table_scope_it_does_so_where_writes_are_counted(db: Database, rule: str, code: str | None) -> None:
+    """Else the claim is looked at before the statement."""
+    make_table(db)
+    protect(db, "public.t", "nightly", p_writes=rule)
+    add_language(db)
+    writer = db.connect("app")
+    present(writer, acquire(db, "nightly"))
+    if code is None:
+        writer.execute("select public.run(%s)", (ONE,))
+    else:
+        with sqlstate(code):
+            writer.execute("select public.run(%s)", (ONE,))
+
+
+def test_a_partition_that_was_detached_refuses_what_functions_write(db: Database) -> None:
+    """It has lost the row triggers that it had from its tree."""
+    add_language(db)
+    make_table(db)
+    db.execute("create table public.p (id int, tenant text) partition by list (tenant)")
+    db.execute("create table public.leaf partition of public.p for values in ('a')")
+    protect(db, "public.p", "tenant:{tenant}")
+    writer, lease = db.connect("app"), acquire(db, "tenant:a")
+    insert = "select public.run('insert into public.leaf values (1, ''a'')')"
+    present(writer, lease)
+    writer.execute(insert)
+    writer.commit()
+    db.execute("alter table public.p detach partition public.leaf")
+    present(writer, lease)
+    with sqlstate("LF013"):
+        writer.execute(insert)
+    writer.rollback()
+    protect(db, "public.leaf", "tenant:{tenant}")
+    present(writer, lease)
+    writer.execute(insert)
     writer.commit()
 
 
 def test_an_exempt_role_passes_a_guard_that_does_not_know_the_language(later: Database) -> None:
     later.execute("select fence.exempt('public.t', 'outsider', now() + interval '1 h', 'x')")
-    later.connect("outsider", autocommit=True).execute("select public.write()")
+    later.connect("outsider", autocommit=True).execute("select public.run(%s)", (ONE,))
     assert ("LF013",) in later.execute("select distinct code from fence.violations")
-
-
-def test_where_no_such_language_is_nothing_is_counted(db: Database) -> None:
-    db.execute("create table public.t (id int primary key, tenant text, body text)")
-    db.execute("insert into public.t values (1, 'a', 'old')")
-    protect(db, "public.t", "tenant:{tenant}")
-    lease = acquire(db, "tenant:a")
-    writer = db.connect("app")
-    db.execute(f"create function public.write() returns int language sql as $${ONE}$$")
-    present(writer, lease)
-    writer.execute("select public.write()")
-    assert writer.execute("select current_setting('fence.statement', true)").fetchall() in ([(None,)], [("",)])
-    writer.commit()

@@ -153,6 +153,20 @@ def test_its_grant_waits_for_who_has_presented_a_row(db: Database, t: str, isola
     assert bodies(db) == ["one", "old", "old"]
 
 
+def test_a_claim_that_is_refused_at_sight_locks_nothing_of_what_covers(db: Database, t: str) -> None:
+    """Else whoever presents made-up claims without a pause keeps it from everybody."""
+    acquire(db, "row:1")
+    release(db, acquire(db, "all rows"))
+    asking, writer = db.connect("app"), db.connect("app")
+    assert ask(asking, "all rows").granted
+    for name in ("row:1", "row:7"):
+        with sqlstate("LF006"):  # at once: the covering grant is not committed
+            writer.execute(
+                "set statement_timeout = '4 s'; select fence.present(%s, 9007199254740993, 'x')" % repr(name)
+            )
+        writer.rollback()
+
+
 def test_a_clock_that_was_set_back_keeps_no_row_waiting(db: Database, t: str) -> None:
     """A request that was given up keeps rows back for five seconds, and the clock has lost an hour since."""
     writer = db.connect("app")

@@ -609,3 +609,19 @@ def test_a_renamed_tree_and_its_former_part_are_exempt_each_for_itself(db: Datab
     outsider = db.connect("outsider")
     assert attempt(outsider, "update public.t set body = 'new'") == 2
     assert attempt(outsider, "update public.former set body = 'new' where id = 4") == "LF004"
+
+
+def test_an_exemption_does_not_go_over_to_a_former_part(db: Database) -> None:
+    """The older of the two has the guard when the tree has another name."""
+    db.execute("create table public.part (id int, tenant text, body text)")
+    db.execute("create table public.whole (id int, tenant text, body text) partition by list (tenant)")
+    db.execute("alter table public.whole attach partition public.part for values in ('a')")
+    db.execute("insert into public.whole values (1, 'a', 'old')")
+    protect(db, "public.whole", TEMPLATE)
+    db.execute("select fence.exempt('public.whole', 'outsider', now() + interval '1 h', 'x')")
+    db.execute("alter table public.whole detach partition public.part")
+    outsider = db.connect("outsider")
+    statements = ("update public.part set body = 'new'", "delete from public.{}")
+    assert [attempt(outsider, statement.format("whole")) for statement in statements] == ["LF004", 0]
+    db.execute("alter table public.whole rename to former")
+    assert [attempt(outsider, statement.format("former")) for statement in statements] == ["LF004", "LF004"]

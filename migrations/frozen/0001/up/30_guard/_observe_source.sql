@@ -29,10 +29,16 @@ declare
   v_names text[] := '{}';
   v_name text;
   v_covered boolean := false;
+  v_context text;
 begin
   begin$source$, v_covered, v_stamp, $source$
     if tg_name = '~0_fence_turn' then
       return new;
+    elsif tg_name = '0_fence_stopped' then
+      get diagnostics v_context = pg_context;
+      if pg_catalog.strpos(v_context, E'\n') = 0 then
+        return null;
+      end if;
     elsif tg_name = '~~0_fence_leave' and coalesce(pg_catalog.current_setting('fence.moving', true), '') = '' then
       perform pg_catalog.set_config('fence.moving', 'on', true);
     end if;

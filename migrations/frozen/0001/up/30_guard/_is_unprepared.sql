@@ -1,0 +1,11 @@
+-- Could a statement on this table that a function runs be stopped at a number of rows, with nobody looking at those? Where the database has got a language for that
+-- since the guard was made.
+create function fence._is_unprepared(p_table oid) returns boolean
+language plpgsql
+stable
+as $$
+begin
+  return fence._limiting_language() is not null and not exists (
+    select from pg_catalog.pg_trigger t where t.tgrelid = p_table and t.tgname = '0_fence_stopped' and t.tgenabled = 'A');
+end
+$$;
