@@ -14,6 +14,9 @@ begin
     return true;
   end if;
   v_guard := fence._guard_of(p_table);
+  if v_guard.id is null then  -- a part that was detached
+    return false;
+  end if;
   perform from fence._exemption e
   where e.guard = v_guard.id and e.role = session_user and e.until > pg_catalog.clock_timestamp()
     and (fence._second_table(v_guard.id, v_root) is null

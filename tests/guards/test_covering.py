@@ -160,10 +160,9 @@ def test_a_claim_that_is_refused_at_sight_locks_nothing_of_what_covers(db: Datab
     asking, writer = db.connect("app"), db.connect("app")
     assert ask(asking, "all rows").granted
     for name in ("row:1", "row:7"):
+        writer.execute("set statement_timeout = '4 s'")
         with sqlstate("LF006"):  # at once: the covering grant is not committed
-            writer.execute(
-                "set statement_timeout = '4 s'; select fence.present(%s, 9007199254740993, 'x')" % repr(name)
-            )
+            writer.execute("select fence.present(%s, 9007199254740993, 'x')", (name,))
         writer.rollback()
 
 
