@@ -8,15 +8,21 @@ create function fence._hold_claim(p_resource text) returns text
 language plpgsql
 volatile
 as $$
+declare
+  v_covered boolean := exists (select from fence._guard g where g.covering is not null and p_resource ~ g.pattern);
+  v_sound boolean := not v_covered or fence._refusal(p_resource, 'until_superseded') is null;
+  v_idle interval;
 begin
-  if exists (select from fence._guard g where g.covering is not null and p_resource ~ g.pattern)
-    and fence._refusal(p_resource, 'until_superseded') is null
-  then
+  if v_covered and v_sound then
     perform from fence._covering c
     where c.resource in (select g.covering from fence._guard g where g.covering is not null and p_resource ~ g.pattern)
     order by c.resource
     for key share of c;
   end if;
-  return fence._bound_idle(fence._check_lease(null, p_resource, 'until_superseded'));
+  v_idle := fence._check_lease(null, p_resource, 'until_superseded');
+  if not v_sound then  -- it was granted at this moment
+    return fence._hold_claim(p_resource);
+  end if;
+  return fence._bound_idle(v_idle);
 end
 $$;

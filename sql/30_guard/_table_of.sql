@@ -6,9 +6,7 @@ stable
 as $$
 declare
   v_function oid := fence._guard_function(p_guard.id);
-  v_named oid := (
-    select c.oid from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = p_guard.schema_name and c.relname = p_guard.table_name);
+  v_named oid := fence._named_table(p_guard);
 begin
   if exists (select from pg_catalog.pg_trigger t where t.tgrelid = v_named and t.tgfoid = v_function) then
     return v_named;

@@ -129,6 +129,20 @@ def test_in_a_tree(tcl: Database, table: str) -> None:
     refused(writer, f"update public.{written} set body = 'new' where id = 4 returning id", "no claim on 'tenant:[ac]'")
 
 
+def test_a_child_that_was_made_later(tcl: Database) -> None:
+    """It has no row triggers; its rows are the parent's statement's all the same."""
+    protect(tcl, "public.t", "tenant:{tenant}")
+    tcl.execute("create table public.child () inherits (public.t)")
+    tcl.execute("insert into public.child values (4, 'a', 'old')")
+    writer = tcl.connect("app")
+    present(writer, acquire(tcl, "tenant:other"))
+    statement = ONE.replace("= 1", "= 4")
+    refused(writer, statement, "does not know the language pltcl")
+    tcl.execute("select fence.repair('public.t')")
+    present(writer, acquire(tcl, "tenant:another"))
+    refused(writer, statement)
+
+
 @pytest.mark.parametrize("rule", ["once", "sequenced"])
 @pytest.mark.parametrize("template", ["nightly", "tenant:{tenant}"])
 def test_what_is_counted_is_counted(tcl: Database, rule: str, template: str) -> None:
@@ -310,6 +324,44 @@ def test_a_partition_that_was_detached_refuses_what_functions_write(db: Database
     present(writer, lease)
     writer.execute(insert)
     writer.commit()
+
+
+def test_a_parent_whose_child_was_made_later_refuses_what_functions_write(db: Database) -> None:
+    add_language(db)
+    make_table(db)
+    protect(db, "public.t", "tenant:{tenant}")
+    db.execute("create table public.child () inherits (public.t)")
+    writer, lease = db.connect("app"), acquire(db, "tenant:a")
+    present(writer, lease)
+    with sqlstate("LF013") as refusal:
+        writer.execute("select public.run(%s)", (ONE,))
+    writer.rollback()
+    db.execute(str(refusal.diag.message_hint))
+    present(writer, lease)
+    writer.execute("select public.run(%s)", (ONE,))
+
+
+def test_cascades_pass_once_the_guard_knows_the_language(later: Database) -> None:
+    """They are PostgreSQL's own, and run to their end; a guard cannot tell them from a function's."""
+    later.execute("create table public.parent (id int primary key)")
+    later.execute("insert into public.parent values (7)")
+    later.execute("alter table public.t add parent int references public.parent on update cascade")
+    later.execute("select fence.unprotect('public.t')")
+    later.execute("update public.t set parent = 7 where id = 1")
+    later.execute("drop language later", user=SUPERUSER)
+    protect(later, "public.t", "tenant:{tenant}")
+    add_language(later)
+    writer, lease = later.connect("app"), acquire(later, "tenant:a")
+    later.execute("grant all on public.parent to app")
+    for code in ("LF013", None):
+        present(writer, lease)
+        if code is None:
+            writer.execute("update public.parent set id = 8")
+        else:
+            with sqlstate(code):
+                writer.execute("update public.parent set id = 8")
+        writer.rollback()
+        later.execute("select fence.repair('public.t')")
 
 
 def test_an_exempt_role_passes_a_guard_that_does_not_know_the_language(later: Database) -> None:

@@ -166,6 +166,19 @@ def test_a_claim_that_is_refused_at_sight_locks_nothing_of_what_covers(db: Datab
         writer.rollback()
 
 
+def test_a_claim_that_is_granted_at_this_moment_is_held_like_others(db: Database, t: str) -> None:
+    """At first sight it is not the lease's, and what covers it is not locked; then it is."""
+    expire(db, acquire(db, "row:1").resource)
+    asking, writer = db.connect("app"), db.connect("app")
+    row = acquire(asking, "row:1")
+    waiting = db.start_blocked(writer, "select fence.present(%s, %s, %s)", row.parameters, by=asking)
+    asking.commit()
+    waiting.result(10)
+    assert ask(db, "all rows").reason == "draining"
+    writer.commit()
+    assert ask(db, "all rows").granted
+
+
 def test_a_clock_that_was_set_back_keeps_no_row_waiting(db: Database, t: str) -> None:
     """A request that was given up keeps rows back for five seconds, and the clock has lost an hour since."""
     writer = db.connect("app")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from guards.scene import Lease, acquire, ask, check_refusal, present, protect, release
-from harness import Connection, Database, sqlstate
+from harness import SUPERUSER, Connection, Database, sqlstate
 from trees.forest import TEMPLATE, armed, attempt, copy_in, guard_triggers, plant, tenants, trigger_calls, whereabouts
 
 MARCH = "for values from ('2026-03-01') to ('2026-04-01')"
@@ -625,3 +625,22 @@ def test_an_exemption_does_not_go_over_to_a_former_part(db: Database) -> None:
     assert [attempt(outsider, statement.format("whole")) for statement in statements] == ["LF004", 0]
     db.execute("alter table public.whole rename to former")
     assert [attempt(outsider, statement.format("former")) for statement in statements] == ["LF004", "LF004"]
+
+
+def test_a_former_part_in_a_schema_that_pyfence_may_not_use_is_refused_as_ever(db: Database) -> None:
+    """Who owns schema fence needs no right on the tables' schemas."""
+    db.execute("create schema apart authorization app_owner", user=SUPERUSER)
+    db.execute("grant usage on schema apart to app", user=SUPERUSER)
+    db.execute("create table apart.part (id int, tenant text)")
+    db.execute("create table apart.whole (id int, tenant text) partition by list (tenant)")
+    db.execute("alter table apart.whole attach partition apart.part for values in ('a')")
+    db.execute("grant all on all tables in schema apart to app")
+    protect(db, "apart.whole", TEMPLATE)
+    db.execute("alter table apart.whole detach partition apart.part")
+    writer = db.connect("app")
+    for name in ("whole", "other"):
+        for table in (name, "part"):
+            assert attempt(writer, f"delete from apart.{table}") == "LF004"
+        db.execute("select fence.set_mode(%s, 'enforce')", (f"apart.{name}",))
+        if name == "whole":
+            db.execute("alter table apart.whole rename to other")

@@ -96,6 +96,7 @@ drop function
   fence._lock_table,
   fence._log,
   fence._members,
+  fence._named_table,
   fence._next_token,
   fence._note_violation,
   fence._nullable,

@@ -19,6 +19,6 @@ as $$
         select from pg_catalog.pg_trigger o cross join lateral fence._tree_root(o.tgrelid) other (relid)
         where o.tgfoid = t.tgfoid and other.relid <> r.relid
           and (other.relid < r.relid
-            or other.relid = pg_catalog.to_regclass(pg_catalog.format('%I.%I', g.schema_name, g.table_name))::oid)))
+            or other.relid = fence._named_table(g))))
   limit 1
 $$;
