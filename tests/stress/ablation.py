@@ -29,10 +29,9 @@ def no_takeover_lock(db: Database) -> None:
 
 
 def no_covering_share(db: Database) -> None:
-    """Writers of single rows look at what covers them and lock nothing, neither before a statement nor after it."""
+    """Writers of single rows look at what covers them and lock nothing, neither in present nor after a statement."""
     edit(db, "fence._check_covering", "c.resource = p_covering for key share", "c.resource = p_covering")
-    edit(db, "fence._guard_source", "c.resource = %L for key share", "c.resource = %L")
-    db.execute("select fence._renew_guard_functions()", user="fence_owner")
+    edit(db, "fence._hold_claim", "for key share of c", "")
 
 
 ABLATIONS: dict[str, Callable[[Database], None]] = {
