@@ -6,9 +6,7 @@ stable
 as $$
 declare
   v_name text := pg_catalog.format('%I.%I', p_guard.schema_name, p_guard.table_name);
-  v_named oid := (
-    select c.oid from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = p_guard.schema_name and c.relname = p_guard.table_name and c.relkind in ('r', 'p'));
+  v_named oid := fence._named_table(p_guard);
 begin
   if p_table is null then
     return query select 'warning', 'guard-orphaned', v_name,

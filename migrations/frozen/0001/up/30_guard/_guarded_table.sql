@@ -8,10 +8,10 @@ declare
   v_table oid := fence._table_of(p_guard);
 begin
   if v_table is null then
-    select c.oid into v_table
-    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = p_guard.schema_name and c.relname = p_guard.table_name and c.relkind in ('r', 'p')
-      and (fence._guard_of(c.oid)).id is null;
+    v_table := fence._named_table(p_guard);
+    if (fence._guard_of(v_table)).id is not null then
+      v_table := null;
+    end if;
   end if;
   return v_table;
 end
