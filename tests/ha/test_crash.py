@@ -45,9 +45,11 @@ def test_killing_one_backend_in_the_middle_of_a_grant(stage: Stage, primary: Nod
     """All backends die with it; what it had not committed is nobody's."""
     tokens = Tokens(before=primary.tokens())
     primary.execute("select fence.revoke('report:1', 'test')")
-    doomed = primary.connect("app", autocommit=False)
+    doomed, witness = primary.connect("app", autocommit=False), primary.connect("app")
     (uncommitted, secret) = doomed.execute("select token, secret from fence.acquire('report:1')").fetchone()  # type: ignore[misc]
     os.kill(doomed.info.backend_pid, signal.SIGKILL)
+    with pytest.raises(psycopg.OperationalError):
+        witness.execute("select pg_sleep(60)")  # until the server has noticed
 
     def back() -> bool:
         try:
