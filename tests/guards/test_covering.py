@@ -720,6 +720,9 @@ def test_two_who_ask_for_the_covering_lease_at_once(db: Database, t: str) -> Non
 
 @pytest.mark.parametrize("covering", ["row:1", "row:x", "row:", "{x}", "x" * 1025])
 def test_names_that_cannot_cover(db: Database, t: str, covering: str) -> None:
+    """They are refused before anybody is waited for."""
+    granted = db.connect("app")
+    granted.execute("select * from fence.acquire('another')")
     with sqlstate("LF010"):
         protect(db, "public.t", "row:{id}", p_covering=covering)
 

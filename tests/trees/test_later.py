@@ -580,6 +580,20 @@ def test_a_guard_that_two_have_stays_with_the_one_that_is_renamed(db: Database) 
         assert attempt(db.connect("app"), f"update public.{table} set body = 'new' where tenant = 'b'") == "LF004"
 
 
+def test_a_guard_that_two_have_is_changed_by_one_of_them(db: Database) -> None:
+    plant(db)
+    set_mode = "select fence.set_mode('public.{}', 'enforce')"
+    db.execute("alter table public.t detach partition public.jan")
+    with sqlstate("LF010"):
+        db.execute(set_mode.format("jan"))
+    db.execute("alter table public.t rename to former")
+    with sqlstate("LF010"):
+        db.execute(set_mode.format("jan"))
+    db.execute(set_mode.format("former"))
+    for table in ("jan", "former"):
+        assert attempt(db.connect("outsider"), f"update public.{table} set body = 'new'") == "LF004"
+
+
 def test_nobody_is_exempt_from_a_guard_that_two_have(db: Database) -> None:
     """It would be from the former part, too."""
     plant(db)
