@@ -62,7 +62,8 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
     (r"not counted|triggers\.sql:4[0-7]", ("writes/test_counted_writes.py",)),
     (r"_accept|_sequence|_stamp|_token_column|_add_claim", ("writes/test_retries_in_crowds.py", "writes", "errors")),
     (r"_lease_lock", ("takeover/test_in_flight.py",)),
-    (r"_guard_of\.sql", ("trees/test_later.py",)),
+    (r"_guard_of\.sql|_check_alone|_named_table|_partition_columns|_passes", ("trees/test_later.py",)),
+    (r"_unprepared|_limiting_language|_stopped|triggers\.sql:8\d", ("attacks/test_stopped_statements.py",)),
     (r"_late_triggers|_arm_statements|_undefine_guard", ("trees/test_partitions.py",)),
     (r"_check_table", ("guards/test_protect.py",)),
     (r"_faults", ("audit/test_guards.py",)),
@@ -78,7 +79,7 @@ FIRST: list[tuple[str, tuple[str, ...]]] = [
     (r"waiter|_acquire_in_turn|_decline", ("takeover/test_queue.py",)),
     (r"evict|_lease_lock", ("takeover/test_evict.py",)),
     (r"_finished", ("run/test_run_codes.py",)),
-    (r"[cC]overing|_row_side|_rows_under", ("guards/test_covering.py",)),
+    (r"[cC]overing|_row_side|_rows_under|_hold_claim", ("guards/test_covering.py",)),
     (r"option|_adopt|lineage|_floor", ("authority/test_identity.py",)),
     (r"allow", ("authority/test_allow.py",)),
     (r"_lock_table|_stop_vacuum|_change_guard|_guard_state|exempt\.sql|v_former", ("races/test_guard_changes.py",)),
@@ -136,7 +137,7 @@ def tests_for(mutant: Mutant, reach: Reach, tests: list[str], killers: Killers) 
     few = samples(able)
 
     def rank(test: str) -> tuple[bool, bool, bool, bool, float]:
-        """Samples and files of FIRST first, the catalog's where it tells; then by time, less in folders of FIRST."""
+        """Samples and files of FIRST, the first of them before the others; then by time, less in folders of FIRST."""
         path = file_of(test)
         calling = calls.search(test) is not None
         weight = 0 if calling else 0.1 if path in wanted else 0.3 if path.split("/")[0] in wanted else 1
@@ -144,7 +145,7 @@ def tests_for(mutant: Mutant, reach: Reach, tests: list[str], killers: Killers) 
             test not in killed,
             not calling and path not in wanted and (test not in few or not reach.calls(function, test)),
             not calling and path not in wanted and not reach.calls(function, test),
-            path != CATALOG or path not in wanted,
+            path not in wanted[:1],
             weight * max(reach.time_of(test), 0.05),
         )
 
