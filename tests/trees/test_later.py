@@ -388,6 +388,33 @@ def test_a_guarded_tree_cannot_become_a_branch_of_another(db: Database) -> None:
     assert armed(db)
 
 
+@pytest.mark.parametrize(("options", "language"), [({}, True), ({"p_token_column": "token"}, False)])
+def test_a_guard_with_row_triggers_ends_before_its_table_is_attached(
+    db: Database, options: dict[str, str], language: bool
+) -> None:
+    if language:  # one in which a function could stop a statement, by its name
+        db.execute("create language later handler plpgsql_call_handler", user=SUPERUSER)
+    plant(db)
+    db.execute("create table public.new (like public.t including defaults)")
+    for table in ("t", "new"):
+        db.execute(f"alter table public.{table} add token bigint")
+    db.execute("grant all on public.new to app")
+    for table, template in (("t", TEMPLATE), ("new", "alone:{id}")):
+        protect(db, f"public.{table}", template, **options)
+    attach = f"alter table public.t attach partition public.new {MARCH}"
+    with sqlstate("42710"):  # PostgreSQL would clone row triggers of the same names
+        db.execute(attach)
+    assert armed(db)
+    assert armed(db, "public.new")
+    with db.connect("app_owner") as owner:
+        for statement in ("select fence.unprotect('public.new')", attach, "select fence.repair('public.t')"):
+            owner.execute(statement)
+    assert armed(db)
+    insert = "insert into public.new (id, tenant, day) values (20, 'a', '2026-03-05')"
+    alone, a = acquire(db, "alone:20"), acquire(db, "tenant:a")
+    assert [attempt(db.connect("app"), insert, lease) for lease in (alone, a)] == ["LF005", 1]
+
+
 @pytest.mark.parametrize("what", ["table", "tree"])
 def test_a_guarded_table_under_an_unprotected_root_is_reported_until_the_root_is_protected(
     db: Database, what: str
