@@ -388,7 +388,9 @@ def test_a_guarded_tree_cannot_become_a_branch_of_another(db: Database) -> None:
     assert armed(db)
 
 
-@pytest.mark.parametrize(("options", "language"), [({}, True), ({"p_token_column": "token"}, False)])
+@pytest.mark.parametrize(
+    ("options", "language"), [({}, True), ({"p_token_column": "token"}, False), ({"p_writes": "once"}, False)]
+)
 def test_a_guard_with_row_triggers_ends_before_its_table_is_attached(
     db: Database, options: dict[str, str], language: bool
 ) -> None:
