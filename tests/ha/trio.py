@@ -106,13 +106,15 @@ class Trio:
         install(self.url("fence_owner"))
 
     def healthy(self, streaming: int = 2, deadline: float = 90) -> float:
-        """Wait for a leader with that many standbys that stream from it; the seconds it took."""
+        """Wait for a leader with that many standbys that stream from it, one of them known as synchronous where only
+        such a one may be promoted; the seconds it took."""
         began = time.monotonic()
 
         def whole() -> bool:
             members = self.state()
             follow = [m for m in members if m["role"] != "leader" and m["state"] == "streaming"]
-            return len(follow) >= streaming and self.leader() is not None
+            promotable = not self.synchronous or "sync_standby" in [m["role"] for m in follow]
+            return len(follow) >= streaming and promotable and self.leader() is not None
 
         wait_until(whole, "a leader and its standbys", deadline=deadline, state=self._state_text)
         return time.monotonic() - began
