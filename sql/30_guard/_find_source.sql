@@ -1,5 +1,5 @@
 -- The part of a guard's function that finds out which resources the event at hand touches: v_names, each once, in name order; null stands for a row
--- whose key is null. The rows of a statement are the transition table fence_rows (an update in a tree has fence_old_rows too); a relation of that
+-- whose key is null. The rows of a statement are the transition table fence_rows (an update has fence_old_rows too); a relation of that
 -- name in pg_temp would stand in for it in a trigger that somebody made without one, and run its code with our rights. Under a covering
 -- claim that resource alone, and null where a row's key is; nothing, where writes are counted and there is no row. One row needs neither sorting nor telling apart, which cost more than its name. A key
 -- column that was renamed or dropped makes the queries fail: LF013.
@@ -8,7 +8,6 @@ language plpgsql
 stable
 as $$
 declare
-  v_in_tree boolean := exists (select from fence._guard_triggers(p_guard, p_table) t where t.old_rows and t.new_rows);
   v_both text;
   v_new_null text;
   v_null text;
@@ -52,13 +51,13 @@ begin
       if tg_op <> 'INSERT' then
         v_names := array[%s];
       end if;
-      if tg_op <> 'DELETE' and (%L or tg_name = '0_fence_stopped') then
+      if tg_op <> 'DELETE' then
         v_name := %s;
         if v_names <> array[v_name] then
           v_names := v_names || v_name;
         end if;
       end if;
-    elsif tg_op = 'UPDATE' and %L then
+    elsif tg_op = 'UPDATE' then
       v_names := array(%s);
     else
       v_names := array(select %s from fence_rows r limit 2);
@@ -70,7 +69,7 @@ begin
     perform fence._refuse_broken(tg_relid, sqlerrm);
   end;$source$,
     v_covered,
-    fence._name_expression(p_guard, p_table, 'old.%2$s'), v_in_tree, fence._name_expression(p_guard, p_table, 'new.%2$s'), v_in_tree,
+    fence._name_expression(p_guard, p_table, 'old.%2$s'), fence._name_expression(p_guard, p_table, 'new.%2$s'),
     fence._name_query(p_guard, p_table, v_both),
     fence._name_expression(p_guard, p_table, 'r.%2$s'), fence._name_query(p_guard, p_table, 'fence_rows r'));
 end

@@ -13,7 +13,8 @@ declare
 begin
   select g.* into v_guard from fence._guard g where g.id = p_id;
   relid := fence._table_of(v_guard);
-  armed := relid is not null and not exists (select from fence._trigger_faults(v_guard, relid));
+  armed := relid is not null and not exists (select from fence._trigger_faults(v_guard, relid))
+    and not exists (select from pg_inherits i where i.inhrelid = relid);  -- writes through a table above it pass it by
 exception
   when sqlstate 'LF010' then  -- its template does not fit the table any more
     armed := false;

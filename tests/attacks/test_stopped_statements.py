@@ -288,6 +288,31 @@ def test_a_guard_that_does_not_know_the_language_refuses_what_functions_write(la
     writer.commit()
 
 
+def test_a_child_that_came_with_a_guard_of_its_own(tcl: Database, isolation: psycopg.IsolationLevel) -> None:
+    """That looks at the child's rows, under its own rule."""
+    protect(tcl, "public.t", "tenant:{tenant}")
+    tcl.execute("create table public.child (id int not null, tenant text, body text)")
+    tcl.execute("insert into public.child values (4, 'a', 'old')")
+    protect(tcl, "public.child", "row:{id}")
+    tcl.execute("alter table public.child inherit public.t")
+    writer = tcl.connect("app", isolation=isolation)
+    present(writer, acquire(tcl, "row:4"))
+    refused(writer, ONE.replace("= 1", "= 4"), "does not know the language pltcl")
+
+
+def test_a_parent_whose_child_came_with_a_guard_refuses_what_functions_write(db: Database) -> None:
+    add_language(db)
+    make_table(db)
+    protect(db, "public.t", "tenant:{tenant}")
+    db.execute("create table public.child (id int not null, tenant text, body text)")
+    protect(db, "public.child", "row:{id}")
+    db.execute("alter table public.child inherit public.t")
+    writer = db.connect("app")
+    present(writer, acquire(db, "tenant:a"))
+    with sqlstate("LF013"):
+        writer.execute("select public.run(%s)", (ONE,))
+
+
 @pytest.mark.parametrize(("rule", "code"), [("once", "LF013"), ("many", None)])
 def test_with_table_scope_it_does_so_where_writes_are_counted(db: Database, rule: str, code: str | None) -> None:
     """Else the claim is looked at before the statement."""

@@ -113,6 +113,32 @@ def test_every_child_is_guarded_by_itself(db: Database, tree: str, table: str) -
     assert attempt(connection, f"truncate public.{table}", *leases.values()) == "LF005"
 
 
+@pytest.mark.parametrize("way", ["created", "inherited"])
+def test_the_first_child_made_later_is_guarded_through_its_parent(
+    db: Database, way: str, isolation: psycopg.IsolationLevel
+) -> None:
+    """Its rows may not be taken out of another's resource, by a transaction that is older than it neither."""
+    db.execute("create table public.top (id int, tenant text)")
+    db.execute("grant all on public.top to app")
+    protect(db, "public.top", TEMPLATE)
+    leases, connection = tenants(db, "ab"), db.connect("app", isolation=isolation)
+    if way == "created":
+        db.execute("create table public.child () inherits (public.top)")
+        db.execute("insert into public.child values (1, 'a')")
+    else:
+        db.execute("create table public.child (id int, tenant text)")
+        db.execute("insert into public.child values (1, 'a')")
+        connection.execute("select 1 from public.top")
+        db.execute("alter table public.child inherit public.top")
+    connection.execute("select fence.present(%s, %s, %s)", leases["b"].parameters)
+    with sqlstate("LF005"):
+        connection.execute("update public.top set tenant = 'b' where id = 1")
+    connection.rollback()
+    for statement in ("update public.top set id = 2", "delete from public.top", "update public.top set tenant = 'b'"):
+        assert attempt(connection, statement, leases["b"]) == "LF005"
+    assert attempt(connection, "update public.top set tenant = 'b'", leases["a"], leases["b"]) == 1
+
+
 def test_a_child_made_later_is_reported_and_open_until_it_is_armed(db: Database, tree: str) -> None:
     """A documented limit: PostgreSQL clones no trigger to an inheritance child. Through its parent it is guarded."""
     leases = tenants(db)

@@ -2,7 +2,7 @@
 --   before a statement   table scope: the check. Row scope: refuses where the transaction has no claim
 --   before truncate      table scope: the check. Row scope: the check of the covering claim; without one it refuses
 --   after a statement    table scope, where writes are counted: did it touch a row? Row scope: every distinct resource of its rows must be covered
---   after a row          0_fence_stopped: the check, for a statement that may have been stopped before the triggers after it. Row scope: the resource that a row has left, where an update moved it to another. In a tree: both images of
+--   after a row          0_fence_stopped: the check, for a statement that may have been stopped before the triggers after it. Row scope: both images of a row that an update moved to another resource, and in a tree of
 --                        a row in a partition that has no statement triggers yet
 --   before a row         a row about to leave its partition: both images. What becomes of it where it arrives is checked after the row.
 --                        And stamps the claim's token on the row, where the guard has a token column; and, where writes are counted,
@@ -38,17 +38,17 @@ begin
   end if;
   if p_guard.scope = 'row' or p_guard.writes <> 'many' then
     -- What a client runs itself is never stopped: it has no context but this function's.
-    v_stopped := $source$
+    v_stopped := pg_catalog.format($source$
   if tg_name = '0_fence_stopped' or tg_when = 'BEFORE' and tg_level = 'STATEMENT' and tg_op <> 'TRUNCATE' then
     get diagnostics v_context = pg_context;
     if pg_catalog.strpos(v_context, E'\n') = 0 then
       if tg_name = '0_fence_stopped' then
         return null;
       end if;
-    elsif tg_name <> '0_fence_stopped' and fence._is_unprepared(tg_relid) then
+    elsif tg_name <> '0_fence_stopped' and fence._is_unprepared(tg_relid, %s) then
       perform fence._refuse_unprepared(tg_relid);
     end if;
-  end if;$source$;
+  end if;$source$, p_guard.id);
   end if;
   if p_guard.token_column is not null then
     v_stamp := pg_catalog.format($source$

@@ -2,12 +2,11 @@
 -- Names begin with 0 to fire before other triggers of their kind, or with ~ to fire after them.
 -- 0_fence_claim lets an unaware job fail before its first row. It has no WHEN clause: the executor reads one anew for every statement, which costs
 -- more than the call. Those of rows are evaluated by the writer, without a call:
---   0_fence_move    true only where the key changed; it also keeps the key's columns from being retyped or dropped
+--   0_fence_move    true only where the key changed; it keeps the key's columns from being retyped or dropped
 -- Where inserts are allowed, no trigger of an insert is there but 0_fence_arrive.
 -- Table scope needs one check before the statement; where writes are counted, a look after it whether it touched a row.
--- Row scope: a table in no tree checks the new images set-wise and, row by row, the old image of rows that moved. In a tree a row may move between
--- partitions, which fires no update row trigger, and a parent's row triggers do not see its children's rows: there, both
--- images set-wise, on every level. (Inheritance children have 0_fence_move too: it keeps the key's columns.) The row triggers of a partitioned table are what PostgreSQL clones to a partition made later:
+-- Row scope: both images set-wise, on every level: a row that moves to another partition fires no update row trigger, and a parent's row triggers
+-- do not see its children's rows, of which there may be some tomorrow. (0_fence_move keeps the key's columns from being retyped.) The row triggers of a partitioned table are what PostgreSQL clones to a partition made later:
 -- it refuses before anybody has armed it. Every partitioned table has its own, with its level in the name, and they are switched off on
 -- all that lies under it and has statement triggers (fence._arm_statements). Not the root's alone: pg_dump orders a switched-off clone
 -- after the trigger that it was cloned from only where the two are one level apart.
@@ -61,7 +60,7 @@ as $$
     select v.* from place p, lateral (values
       ('0_fence_claim', 'before', p.inserts || 'update or delete or truncate', 'statement', false, false, null),
       ('0_fence_insert', 'after', 'insert', 'statement', false, true, null),
-      ('0_fence_update', 'after', 'update', 'statement', p.in_tree, true, null),
+      ('0_fence_update', 'after', 'update', 'statement', true, true, null),
       ('0_fence_delete', 'after', 'delete', 'statement', true, false, null)) v
     where (p_guard).scope = 'row' and (v.column3 <> 'insert' or p.inserts <> '')
     union all

@@ -5,4 +5,4 @@ from fence._guard g
 cross join lateral fence._guard_state(g.id) s;
 
 comment on view fence.protected_tables is
-  'Every guard: table (null: its triggers are gone), resource, policies, and whether every trigger of it is as it should be (armed; null: the table is locked, nobody can tell).';
+  'Every guard: table (null: its triggers are gone), resource, policies, and whether every trigger of it is as it should be, with no table above that passes it by (armed; null: the table is locked, nobody can tell).';
