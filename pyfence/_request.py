@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import psycopg
@@ -44,6 +45,8 @@ class Request:
         self._waiting = Waiting(None if wait is None else seconds(wait, name="wait", maximum=None, zero=True))
         self._waits = self._waiting.left > 0
         self._wake = wake
+        self._closing = threading.Lock()
+        self._closed = False
         self._queue: Queue | None = None
         self._place: Place | None = None
         self._listener: int | None = None
@@ -53,11 +56,17 @@ class Request:
         """Asks, blocking: the lease, or None where somebody else has it. Raises what `Calls.run` raises."""
         deadline = now() + (backend.timeout if timeout is None else timeout)
         state = self._ask(backend, deadline)
-        if state is None and self._place is None and self._waiting.left > 0:
-            self._queue = backend.queue
-            self._place = backend.queue.join(self._wake, listen=self._waiting.left > _WORTH_LISTENING)
+        if state is None and self._place is None and self._waiting.left > 0 and self._join(backend.queue):
             state = self._ask(backend, deadline)
         return state
+
+    def _join(self, queue: Queue) -> bool:
+        """False where nobody waits any more: an async client's waiting may end while a thread still asks for it."""
+        with self._closing:
+            if not self._closed:
+                self._queue = queue
+                self._place = queue.join(self._wake, listen=self._waiting.left > _WORTH_LISTENING)
+            return not self._closed
 
     def _ask(self, backend: Backend[S], deadline: float) -> LeaseState | None:
         sent = now()
@@ -88,6 +97,8 @@ class Request:
 
     def close(self) -> None:
         """Ends the waiting, however it has ended."""
+        with self._closing:
+            self._closed = True
         if self._queue is not None and self._place is not None:
             self._queue.leave(self._place)
 

@@ -144,6 +144,28 @@ def test_one_that_waits_no_longer_lets_the_next_one_be_called(db: Database, leas
     db.execute("select fence._decline(%s)", (second,), user="app")
 
 
+@pytest.mark.parametrize("listens", [True, False], ids=["listens", "polls"])
+def test_a_first_one_that_is_silent_does_not_keep_what_others_decline_from_the_next(
+    db: Database, lease: Lease, listens: bool
+) -> None:
+    """Nobody else would tell the third one, which is silent for as long as it was told that the lease lasts."""
+    silent, one, two = Listener(db), Listener(db), Listener(db)
+    first = queue_up(db, silent.pid if listens else None)
+    second, third, fourth = queue_up(db, one.pid), queue_up(db, two.pid), queue_up(db, two.pid)
+    release(db, lease)
+    assert one.calls(5) == [second]
+    ((due,),) = db.execute("select due_at from fence._waiter where ticket = %s", (first,), user="fence_owner")
+    db.execute("select fence._decline(%s)", (second,), user="app")
+    assert two.calls(5) == [third]
+    db.execute("select fence._decline(%s)", (third,), user="app")
+    assert two.calls(5) == [fourth]
+    assert db.execute("select due_at from fence._waiter where ticket = %s", (first,), user="fence_owner") == [(due,)], (
+        "no second term for the first one"
+    )
+    is_over(db, first)
+    assert turn(db, fourth, two.pid)[0]
+
+
 @pytest.mark.parametrize("first", ["release", "place"])
 def test_a_place_that_a_release_does_not_see_is_asked_for_again_within_a_second(
     db: Database, lease: Lease, first: str

@@ -14,7 +14,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 from client.support import async_source, backends, source
-from harness import SUPERUSER, Database, wait_until
+from harness import SUPERUSER, Connection, Database, wait_until
 from pools.pgbouncer import PROGRAM, PgBouncer
 
 import pyfence
@@ -46,6 +46,15 @@ def start(db: Database, fence: pyfence.Fence, number: int = 1) -> Future[pyfence
     waiting = db.in_thread(fence.acquire, "report:1", ttl=LONG, wait=60)
     wait_until(lambda: waiters(db) == number, "it waits to be called")
     return waiting
+
+
+def waits_for(db: Database, blocker: Connection) -> bool:
+    return bool(
+        db.cluster.admin.execute(
+            "select from pg_stat_activity where datname = %s and %s = any (pg_blocking_pids(pid))",
+            (db.name, blocker.info.backend_pid),
+        ).fetchall()
+    )
 
 
 @pytest.mark.parametrize("end", ["release", "revoke"])
@@ -193,6 +202,27 @@ def test_an_async_waiter_is_woken_and_a_cancelled_one_passed_over(
             return (await asyncio.wait_for(second, 10)).token
 
     assert asyncio.run(scene()) > lease.token
+
+
+def test_an_async_waiter_that_is_cancelled_while_it_asks_does_not_queue_up(db: Database, holder: pyfence.Fence) -> None:
+    """It would be called when its turn comes, and keep the others waiting: nobody is there who asks."""
+    holder.acquire("report:1", ttl=LONG)
+
+    async def scene() -> None:
+        async with pyfence.AsyncFence(db.url("app")) as fence:
+            with db.connect("fence_owner") as owner:
+                owner.execute("lock table fence._lease")
+                waiting = asyncio.create_task(fence.acquire("report:1", wait=60))
+                await asyncio.to_thread(wait_until, lambda: waits_for(db, owner), "its first request is at work")
+                waiting.cancel()
+                with suppress(asyncio.CancelledError):
+                    await waiting
+                owner.rollback()
+            await asyncio.to_thread(wait_until, lambda: fence._threads._idle == 1, "the request is over")
+            assert waiters(db, called=False) == 0
+            assert fence._backend.queue._places == set()
+
+    asyncio.run(scene())
 
 
 def test_closing_ends_a_waiting_acquire_at_once(db: Database, holder: pyfence.Fence) -> None:
