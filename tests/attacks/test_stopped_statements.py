@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, contents, expire, forge, present, protect
+from guards.scene import Lease, acquire, contents, expire, forge, present, protect, startup
 from harness import SUPERUSER, Connection, Database, sqlstate
 
 ONE = "update public.t set body = 'new' where id = 1 returning id"
@@ -77,8 +77,7 @@ def test_none_gets_past_a_row_scope(tcl: Database, statement: str) -> None:
 def test_a_former_holder_does_not_get_past_its_successor(tcl: Database, isolation: psycopg.IsolationLevel) -> None:
     protect(tcl, "public.t", "tenant:{tenant}")
     old = acquire(tcl, "tenant:a")
-    claim = f"-c fence.claim={old.resource.encode().hex()}:{old.token}:{old.secret}"
-    former, holder = tcl.connect("app", options=claim, isolation=isolation), tcl.connect("app")
+    former, holder = tcl.connect("app", options=startup(old), isolation=isolation), tcl.connect("app")
     expire(tcl, "tenant:a")
     present(holder, acquire(tcl, "tenant:a"))
     holder.execute("update public.t set body = 'holder' where id = 2")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from guards.scene import Lease, acquire, ask, contents, expire, present, protect, release
-from guards.test_startup import option
+from guards.scene import Lease, acquire, ask, contents, expire, present, protect, release, startup
 from harness import Connection, Database, sqlstate
 
 WRITE = "update public.t set body = 'stale' where id = 1"
@@ -25,7 +24,7 @@ def t(db: Database, request: pytest.FixtureRequest) -> str:
 
 def opened(db: Database, lease: Lease, isolation: Isolation) -> Connection:
     """A writer whose transaction, and above READ COMMITTED its snapshot, begins now."""
-    writer = db.connect("app", isolation=isolation, options=option(lease))
+    writer = db.connect("app", isolation=isolation, options=startup(lease))
     writer.execute("select count(*) from public.t")
     return writer
 
@@ -83,7 +82,7 @@ def test_a_row_and_its_cover_in_one_transaction(db: Database, t: str, isolation:
     """The stale one of two claims does not hide behind the present one."""
     row = acquire(db, "row:1")
     covering = acquire(db, "all rows")
-    writer = db.connect("app", isolation=isolation, options=option(row))
+    writer = db.connect("app", isolation=isolation, options=startup(row))
     with sqlstate("LF001"):
         writer.execute(WRITE)
     writer.rollback()
@@ -92,7 +91,7 @@ def test_a_row_and_its_cover_in_one_transaction(db: Database, t: str, isolation:
     writer.commit()
     release(db, covering)
     acquire(db, "row:1")
-    both = db.connect("app", isolation=isolation, options=option(row, covering))
+    both = db.connect("app", isolation=isolation, options=startup(row, covering))
     with sqlstate("LF001"):
         both.execute(WRITE)
     assert contents(db, t)[0] == (1, "new")

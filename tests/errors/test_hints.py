@@ -20,6 +20,7 @@ from guards.scene import (
     protect,
     release,
     revoke,
+    startup,
     supersede,
 )
 from harness import Connection, Database, edit_authority, sqlstate
@@ -445,13 +446,16 @@ def test_bad_arguments(db: Database, statement: str, hint: str, mended: str) -> 
         owner.execute(mended)
 
 
-def test_acquiring_under_ones_own_claim(db: Database, lease: Lease) -> None:
-    connection = db.connect("app")
-    present(connection, lease)
+@pytest.mark.parametrize("how", ["presented", "start-up"])
+def test_acquiring_under_ones_own_claim(db: Database, lease: Lease, how: str) -> None:
+    connection = db.connect("app", options=startup(lease) if how == "start-up" else "")
+    if how == "presented":
+        present(connection, lease)
     expire(db, "report:1")
     diag = refusal("LF010", connection, "select fence.acquire('report:1')")
     assert diag.message_hint.startswith("Commit or roll back first")
-    assert acquire(connection, "report:1")
+    assert diag.message_hint.endswith("on a connection without a start-up claim on 'report:1'.")
+    assert acquire(connection if how == "presented" else db.connect("app"), "report:1")
 
 
 @pytest.mark.parametrize("reason", ["held", "draining"])

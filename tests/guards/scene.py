@@ -114,6 +114,12 @@ def forge(connection: Connection, *leases: Lease) -> None:
     put_claims(connection, claims(connection, *leases))
 
 
+def startup(*leases: Lease, sequence: int | None = None) -> str:
+    """The start-up option that carries claims."""
+    end = "" if sequence is None else f":{sequence}"
+    return "-c fence.claim=" + ",".join(f"{x.resource.encode().hex()}:{x.token}:{x.secret}{end}" for x in leases)
+
+
 @dataclass(frozen=True)
 class Scope:
     """A way of naming resources, over public.t."""

@@ -19,6 +19,7 @@ from guards.scene import (
     release,
     renew,
     revoke,
+    startup,
 )
 from harness import SUPERUSER, Database, sqlstate
 
@@ -285,14 +286,36 @@ def test_a_transaction_cannot_ask_for_what_makes_its_own_claim_stale(db: Databas
     present(writer, covering)
     writer.execute(ALL)
     expire(db, covering.resource)
-    with sqlstate("LF010"):
+    with sqlstate("LF010") as refused:
         writer.execute("select * from fence.acquire('row:1')")
+    assert refused.diag.message_primary == "no new token of 'row:1' beside a claim on 'all rows'"
     writer.rollback()
     row = acquire(db, "row:1")
     present(writer, row)
     writer.execute(ONE)
-    with sqlstate("LF010"):
+    with sqlstate("LF010") as refused:
         writer.execute("select * from fence.acquire('all rows')")
+    assert refused.diag.message_primary == "no new token of 'all rows' beside a claim on 'row:1'"
+    writer.rollback()
+    release(db, row)
+    present(writer, acquire(db, "row:2"))
+    with sqlstate("LF010"):
+        writer.execute("select fence.enter('all rows')")
+
+
+@pytest.mark.parametrize("how", ["presented", "start-up"])
+def test_a_claim_on_something_else_is_beside_no_covering_lease(db: Database, t: str, how: str) -> None:
+    """A job under a lease of its own, such as a command of pyfence run, enters what covers the rows."""
+    acquire(db, "row:1", "1 ms")
+    release(db, acquire(db, "all rows"))
+    other = acquire(db, "nightly")
+    writer = db.connect("app", options=startup(other) if how == "start-up" else "")
+    if how == "presented":
+        present(writer, other)
+    writer.execute("select fence.enter('all rows')")
+    assert writer.execute(ALL).rowcount == 3
+    writer.commit()
+    assert bodies(db) == ["all"] * 3
 
 
 def test_sql_jobs_enter_the_covering_resource(db: Database, t: str) -> None:
@@ -487,11 +510,19 @@ def test_an_exempt_writer_and_a_covering_holder_do_not_wait_for_each_other(db: D
     assert ask(db, "all rows").granted
 
 
+def test_a_start_up_claim_on_what_covers_the_rows_decides_for_all_of_them(db: Database, t: str) -> None:
+    covering = acquire(db, "all rows")
+    writer = db.connect("app", options=startup(covering))
+    release(db, covering)
+    present(writer, acquire(db, "row:1"))
+    with sqlstate("LF001"):
+        writer.execute(ONE)
+
+
 def test_a_start_up_claim_that_meets_no_row_keeps_no_covering_request_waiting(db: Database, t: str) -> None:
     """Nothing bounds its idling before it has met a row of its lease."""
     row = acquire(db, "row:1")
-    claim = f"-c fence.claim={row.resource.encode().hex()}:{row.token}:{row.secret}"
-    writer = db.connect("app", options=claim)
+    writer = db.connect("app", options=startup(row))
     assert writer.execute("update public.t set body = 'none' where id = 99").rowcount == 0
     assert ask(db, "all rows").granted
     with sqlstate("LF001"):

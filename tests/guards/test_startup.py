@@ -16,17 +16,12 @@ from guards.scene import (
     release,
     renew,
     revoke,
+    startup,
     supersede,
 )
 from harness import Connection, Database, sqlstate
 
 WRITE = "update public.t set body = 'new' where tenant = 'a'"
-
-
-def option(*leases: Lease, sequence: int | None = None) -> str:
-    """The start-up option that carries claims."""
-    end = "" if sequence is None else f":{sequence}"
-    return "-c fence.claim=" + ",".join(f"{x.resource.encode().hex()}:{x.token}:{x.secret}{end}" for x in leases)
 
 
 def mine(db: Database, scope: Scope) -> list[Lease]:
@@ -37,7 +32,7 @@ def mine(db: Database, scope: Scope) -> list[Lease]:
 def test_a_connection_writes_under_its_start_up_claims(
     db: Database, t: str, scope: Scope, user: str, isolation: psycopg.IsolationLevel
 ) -> None:
-    writer = db.connect(user, isolation=isolation, options=option(*mine(db, scope)))
+    writer = db.connect(user, isolation=isolation, options=startup(*mine(db, scope)))
     for _ in range(2):
         writer.execute(WRITE)
         writer.commit()
@@ -52,7 +47,7 @@ def test_a_stale_start_up_claim_is_refused(
     db: Database, t: str, scope: Scope, isolation: psycopg.IsolationLevel
 ) -> None:
     leases = mine(db, scope)
-    writer = db.connect("app", isolation=isolation, options=option(*leases))
+    writer = db.connect("app", isolation=isolation, options=startup(*leases))
     writer.execute(WRITE)
     writer.commit()
     supersede(db, leases[0])
@@ -67,8 +62,8 @@ def test_an_expired_or_revoked_or_forged_start_up_claim_is_refused(db: Database,
     leases = mine(db, scope)
     forged = [Lease(x.resource, x.token, "0" * 32) for x in leases]
     with sqlstate("LF006"):
-        db.connect("app", options=option(*forged)).execute(WRITE)
-    writer = db.connect("app", options=option(*leases))
+        db.connect("app", options=startup(*forged)).execute(WRITE)
+    writer = db.connect("app", options=startup(*leases))
     expire(db, leases[0].resource)
     with sqlstate("LF002"):
         writer.execute(WRITE)
@@ -109,7 +104,7 @@ def test_garbage_in_the_setting_is_a_clean_refusal(db: Database, text: str, code
 def test_what_was_presented_goes_before_the_start_up_claim(db: Database, t: str, scope: Scope) -> None:
     leases = mine(db, scope)
     newer = [supersede(db, lease) for lease in leases]
-    writer = db.connect("app", options=option(*leases))
+    writer = db.connect("app", options=startup(*leases))
     present(writer, *newer)
     writer.execute(WRITE)
     writer.commit()
@@ -122,10 +117,10 @@ def test_a_start_up_claim_carries_a_sequence(db: Database) -> None:
     protect(db, "public.t", "nightly", p_writes="sequenced")
     lease = acquire(db, "nightly")
     insert = "insert into public.t select coalesce(max(id), 0) + 1 from public.t"
-    db.connect("app", autocommit=True, options=option(lease, sequence=5)).execute(insert)
+    db.connect("app", autocommit=True, options=startup(lease, sequence=5)).execute(insert)
     for sequence, code in ((5, "LF007"), (4, "LF008"), (None, "LF008")):
         with sqlstate(code):
-            db.connect("app", options=option(lease, sequence=sequence)).execute(insert)
+            db.connect("app", options=startup(lease, sequence=sequence)).execute(insert)
     assert len(contents(db, "public.t")) == 1
 
 
@@ -134,7 +129,7 @@ def test_a_transaction_under_a_start_up_claim_may_not_idle_longer_than_the_lease
     limit = "show idle_in_transaction_session_timeout"
     db.execute("create table public.u (id int)")
     protect(db, "public.u", "u")
-    writer = db.connect("app", options=option(acquire(db, "u", "7 s")))
+    writer = db.connect("app", options=startup(acquire(db, "u", "7 s")))
     writer.execute("insert into public.u values (1)")
     assert writer.execute(limit).fetchone() == ("7s",)
     writer.commit()
@@ -181,7 +176,7 @@ def test_nothing_that_enter_left_behind_is_a_claim_afterwards(db: Database, t: s
     renewed = db.execute("select expires_at, code from fence.renew_all(%s, %s, %s, null)", arrays, user="app")
     assert set(renewed) == {(None, "LF001")}
     with sqlstate("LF001"):
-        db.connect("app", options=option(*leases)).execute(WRITE)
+        db.connect("app", options=startup(*leases)).execute(WRITE)
     assert {row[0] for row in db.execute("select state from fence.leases")} == {"ended"}
 
 

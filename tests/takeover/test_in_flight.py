@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from guards.scene import acquire, present, renew
+from guards.scene import acquire, present, renew, startup
 from harness import SUPERUSER, Cluster, Connection, Database, sqlstate
 from takeover.frozen import frozen
 
@@ -63,8 +63,7 @@ def test_what_a_savepoint_takes_back_is_not_shown(db: Database, report: str) -> 
 
 def test_a_claim_of_the_start_up_options_is_shown(db: Database, report: str) -> None:
     lease = acquire(db, "report:1")
-    claim = f"{lease.resource.encode().hex()}:{lease.token}:{lease.secret}"
-    writer = db.connect("app", options=f"-c fence.claim={claim}")
+    writer = db.connect("app", options=startup(lease))
     writer.execute("update public.report set body = 'new' where id = 1")
     assert who(db) == [(pid_of(writer), "report:1", lease.token, "app", "idle in transaction")]
 

@@ -7,7 +7,7 @@
 -- written; it ends their leases.
 -- Locks, in order: as fence._check_allowance; as fence._lineage; as fence._row_side; the lease row FOR UPDATE SKIP LOCKED; as fence._covering_side; where the row is held,
 -- the row FOR NO KEY UPDATE SKIP LOCKED. A lease that is live when it is locked is left unlocked.
--- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument, or, above READ COMMITTED, a covering resource or a rule with a number; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
+-- Codes: LF009 tokens exhausted, or the authority quarantined; LF010 bad argument, a claim of the caller's that the new token would make stale or that covers it, or, above READ COMMITTED, a covering resource or a rule with a number; 42501, 53400 not allowed (fence.allow); 55P03 where the lease table itself is locked, 40001 above READ COMMITTED.
 create function fence.acquire(
   p_resource text,
   p_ttl interval default '30 seconds',
@@ -39,6 +39,7 @@ declare
   v_covering text;
   v_over record;
   v_covers boolean;
+  v_claimed text;
   v_above bigint := 0;
   v_idle_timeout interval := nullif(fence._option_value('idle_timeout'), 'ttl');
 begin
@@ -61,7 +62,7 @@ begin
 
   for v_covering in select distinct g.covering from fence._guard g where g.covering is not null and p_resource ~ g.pattern order by 1 loop
     if fence._claim_on(v_claims, v_covering) <> '' then
-      perform fence._refuse_regrant(p_resource);
+      perform fence._refuse_regrant(p_resource, v_covering);
     end if;
     select r.* into v_over from fence._row_side(v_covering, v_lineage) r;
     if v_over.reason is not null then
@@ -91,8 +92,13 @@ begin
         select l.* into v_lease from fence._lease l where l.resource = p_resource for update skip locked;
         if found and not fence._is_live(v_lease, v_lineage) then
           v_covers := exists (select from fence._covering c where c.resource = p_resource);
-          if fence._claim_on(v_claims, p_resource) <> '' or v_covers and v_claims is not null then
-            perform fence._refuse_regrant(p_resource);
+          v_claimed := case
+            when fence._claim_on(v_claims, p_resource) <> '' then p_resource
+            when v_covers and v_claims is not null then
+              (select r.resource from fence._rows_under(p_resource) r where fence._claim_on(v_claims, r.resource) <> '' limit 1)
+          end;
+          if v_claimed is not null then
+            perform fence._refuse_regrant(p_resource, v_claimed);
           end if;
           if v_covers then
             select s.draining, s.above into v_over from fence._covering_side(p_resource) s;
