@@ -102,6 +102,29 @@ begin
 end
 $$;
 
+-- After a trigger was made or replaced. Refuses (42501) one with the name of a guard's that is not a guard's: who has TRIGGER on a table could replace them.
+create or replace function fence_events.trigger_made() returns event_trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_trigger record;
+begin
+  for v_trigger in
+    select t.tgname, t.tgrelid::regclass as relation
+    from pg_event_trigger_ddl_commands() c
+    join pg_trigger t on t.oid = c.objid
+    join pg_proc p on p.oid = t.tgfoid
+    where c.classid = 'pg_trigger'::regclass and t.tgname ~ '^~{0,2}0_fence_' and p.pronamespace is distinct from to_regnamespace('fence')
+  loop
+    raise exception 'trigger % of % has the name of a guard''s', v_trigger.tgname, v_trigger.relation
+      using errcode = '42501', schema = 'fence',
+        detail = 'A guard is taken off as a whole, or not at all.',
+        hint = format('Use another name; to take a guard off: select fence.unprotect(%L);', v_trigger.relation::text);
+  end loop;
+end
+$$;
+
 revoke all on all functions in schema fence_events from public;
 grant usage on schema fence_events to public;
 grant execute on function fence_events.is_ours(text) to public;
@@ -109,6 +132,9 @@ grant execute on function fence_events.is_ours(text) to public;
 drop event trigger if exists fence_table_changed;
 create event trigger fence_table_changed on ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')
   execute function fence_events.table_changed();
+drop event trigger if exists fence_trigger_made;
+create event trigger fence_trigger_made on ddl_command_end when tag in ('CREATE TRIGGER')
+  execute function fence_events.trigger_made();
 drop event trigger if exists fence_trigger_dropped;
 create event trigger fence_trigger_dropped on sql_drop when tag in ('DROP TRIGGER', 'ALTER TABLE', 'DROP FUNCTION')
   execute function fence_events.trigger_dropped();

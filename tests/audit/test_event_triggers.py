@@ -71,6 +71,18 @@ def test_a_guard_is_not_switched_off_by_hand(events: Stage, statement: str) -> N
     assert all(events.armed().values())
 
 
+def test_nobody_replaces_a_trigger_of_a_guard_by_the_right_to_make_triggers(events: Stage) -> None:
+    events.run("table_owner", "grant trigger on public.report to outsider")
+    events.run(SUPERUSER, "create schema his authorization outsider")
+    events.run("outsider", "create function his.f() returns trigger language plpgsql as 'begin return null; end'")
+    make = 'trigger "{}" before insert or delete or update or truncate on public.report execute function his.f()'
+    with sqlstate("42501") as refused:
+        events.run("outsider", f"create or replace {make.format('0_fence_claim')}")
+    assert "select fence.unprotect(" in refused.diag.message_hint
+    assert all(events.armed().values())
+    events.run("outsider", f"create {make.format('his')}")
+
+
 def test_everything_else_goes_on(events: Stage) -> None:
     events.run(
         "app_owner",

@@ -192,6 +192,17 @@ def test_a_truncate_of_many_resources(db: Database, lease: Lease) -> None:
     assert connection.execute("delete from public.report where id = 1").rowcount == 1
 
 
+def test_a_truncate_of_a_table_with_a_covering_lease(db: Database, report: str) -> None:
+    protect(db, report, "report:{id}", p_covering="all reports")
+    connection = db.connect("app")
+    present(connection, acquire(db, "report:1"))
+    diag = refusal("LF005", connection, "truncate public.report")
+    (asking,) = commands(diag.message_hint.rpartition("cover")[2])
+    _, name, token, secret, *_ = db.connect("app", autocommit=True).execute(asking).fetchone()
+    present(connection, Lease(name, token, secret))
+    connection.execute("truncate public.report")
+
+
 # -- LF006 -------------------------------------------------------------------------------------------------------------
 
 

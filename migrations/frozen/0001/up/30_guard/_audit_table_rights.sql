@@ -11,7 +11,7 @@ begin
     select case x.privilege_type when 'TRIGGER' then 'warning' else 'info' end,
       case x.privilege_type when 'TRIGGER' then 'trigger-granted' else 'truncate-granted' end, m.relid::regclass::text,
       pg_catalog.format(case x.privilege_type
-        when 'TRIGGER' then '%s may add triggers that change rows or swallow refusals around the guard.'
+        when 'TRIGGER' then '%s may replace the triggers of the guard, and so take it off, or add others around it.'
         else '%s may TRUNCATE it: the guard refuses that, but until repair() has seen a new partition, TRUNCATE of it is open to who has the right.'
       end, pg_catalog.string_agg(distinct g.name, ', ')),
       pg_catalog.format('revoke %s on %s from %s;', pg_catalog.lower(x.privilege_type), m.relid::regclass, pg_catalog.string_agg(distinct g.name, ', '))
