@@ -256,6 +256,16 @@ FAULTS = {
         ("alter table public.plain rename to plain_old", "create table public.plain (id int)"),
         (error("table-swapped", "plain"),),
     ),
+    "swapped by a likeness": Fault(
+        (
+            "create table public.fresh (like public.plain including all)",
+            "alter table public.plain rename to plain_old",
+            "alter table public.fresh rename to plain",
+            "drop table public.plain_old",
+        ),
+        (error("table-unguarded", "plain"), error("guard-missing", "plain")),
+        ("plain",),
+    ),
     "table dropped": Fault(
         ("drop table public.report",), (warning("guard-orphaned", "report"),), ("report",), mender="fence_owner"
     ),

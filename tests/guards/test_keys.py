@@ -425,8 +425,48 @@ def test_odd_identifiers_work_all_the_way(db: Database, name: str) -> None:
     writer.commit()
     ((shown,),) = db.execute("select table_name from fence.protected_tables where armed")
     assert shown == name
+    assert db.execute("select code from fence.audit() where severity = 'error'", user="monitor") == []
     db.execute("select fence.unprotect(%s)", (label,))
     db.execute(f"delete from {label.replace('%', '%%')} where %s = %s", ("", ""), user="outsider")
+
+
+TWIN = "t" * 62
+TWINS = {
+    "tables that differ in byte 63": (f"public.{TWIN}a", f"public.{TWIN}b"),
+    "schemas that differ in byte 63": (f"{TWIN}a.t", f"{TWIN}b.t"),
+    "one name in two schemas": ("one.t", "two.t"),
+    "braces": ('public."{x}"', 'public."{y}"'),
+}
+
+
+@pytest.mark.parametrize("which", TWINS)
+def test_twins_are_guarded_each_for_itself(db: Database, which: str) -> None:
+    leases = []
+    for number, table in enumerate(TWINS[which]):
+        schema = table.partition(".")[0]
+        if schema != "public":
+            db.execute(f"create schema {schema} authorization app_owner", user="postgres")
+            db.execute(f"grant usage on schema {schema} to app, fence_owner", user="postgres")
+        columns = [f"{TWIN}{letter}" for letter in ("ab", "ba")[number]]
+        db.execute(f"create table {table} ({columns[0]} int, {columns[1]} int, primary key ({columns[0]}))")
+        db.execute(f"grant all on {table} to app")
+        protect(db, table, f"{{@schema}}.{{@table}}:{{{columns[0]}}}")
+        ((name,),) = db.execute("select fence.resource_for(%s, %s)", (table, Jsonb({columns[0]: 1})), user="app")
+        leases.append(acquire(db, name))
+    writer = db.connect("app")
+    for mine, other in ((0, 1), (1, 0)):
+        present(writer, leases[other])
+        with sqlstate("LF005"), writer.transaction():
+            writer.execute(f"insert into {TWINS[which][mine]} values (1, 2)")
+        present(writer, leases[mine])
+        assert writer.execute(f"insert into {TWINS[which][mine]} values (1, 2)").rowcount == 1
+        writer.rollback()
+    assert db.execute("select code from fence.audit() where severity = 'error'", user="monitor") == []
+    first, second = TWINS[which]
+    db.execute("select fence.unprotect(%s)", (first,))
+    assert writer.execute(f"insert into {first} values (1, 2)").rowcount == 1
+    with sqlstate("LF004"):
+        writer.execute(f"insert into {second} values (1, 2)")
 
 
 @pytest.mark.parametrize("name", [*NAMES, "a\nb", "x" * 1024])

@@ -12,7 +12,19 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import Scope, acquire, check_refusal, contents, forge, make_tables, present, protect, supersede
+from guards.scene import (
+    Scope,
+    acquire,
+    ask,
+    check_refusal,
+    contents,
+    expire,
+    forge,
+    make_tables,
+    present,
+    protect,
+    supersede,
+)
 from harness import Connection, Database, sqlstate
 
 Write = Callable[[Connection], Any]
@@ -76,6 +88,10 @@ create view public.t_view as select id, tenant, region, body from public.t where
 create view public.joined as select t.id, t.body from public.t join public.parent p on p.id = t.parent;
 create rule joined_update as on update to public.joined
   do instead update public.t set body = new.body where id = old.id;
+create view public.t_front as select id, body from public.t order by id;
+create function public.front() returns trigger language plpgsql as
+  $$ begin update public.t set body = new.body where id = old.id; return new; end $$;
+create trigger front instead of update on public.t_front for each row execute function public.front();
 create table public.inbox (id int, body text);
 create rule inbox_insert as on insert to public.inbox do also update public.t set body = new.body where id = new.id;
 grant all on all tables in schema public to app, outsider;
@@ -101,6 +117,9 @@ WRITES: dict[str, Write] = {
     "upsert that inserts": run(UPSERT % 4 + "update set body = excluded.body", 1),
     "upsert that updates": run(UPSERT % 1 + "update set body = excluded.body", 1),
     "upsert that does nothing but inserts": run(UPSERT % 4 + "nothing", 1),
+    "upsert on a constraint": run(
+        (UPSERT % 1).replace("(id) do", "on constraint t_pkey do") + "update set body = excluded.body", 1
+    ),
     "writable cte": run(
         "with w as (update public.t set body = 'new' where id = 1 returning id) select id from w", 1, [(1,)]
     ),
@@ -143,6 +162,7 @@ WRITES: dict[str, Write] = {
     "updatable view": run("update public.t_view set body = 'new' where id = 1", 1),
     "insert through a view": run("insert into public.t_view values (4, 'a', 'eu', 'new')", 1),
     "delete through a view": run("delete from public.t_view where id = 1", 1),
+    "instead of trigger": run("update public.t_front set body = 'new' where id = 1", 1),
     "rule instead": run("update public.joined set body = 'new' where id = 1"),
     "rule also": run("insert into public.inbox values (1, 'new')"),
     "delete cascade": run("delete from public.parent where id = 1", 1),
@@ -164,13 +184,34 @@ WRITES: dict[str, Write] = {
         "when not matched then insert (id, tenant, region) values (4, 'a', 'eu')",
         3,
     ),
+    "merge that does nothing but inserts": run(
+        "merge into public.t using (values (1), (4)) v (id) on t.id = v.id when matched then do nothing "
+        "when not matched then insert (id, tenant, region) values (4, 'a', 'eu')",
+        1,
+    ),
+    "merge by source": run(
+        "merge into public.t using (values (2)) v (id) on t.id = v.id when matched then do nothing "
+        "when not matched by source and t.id = 1 then update set body = 'new'",
+        1,
+    ),
+    "update returning both images": run(
+        "update public.t set body = 'new' where id = 1 returning old.body, new.body", 1, [("old", "new")]
+    ),
+    "merge returning both images": run(
+        "merge into public.t using (values (1)) v (id) on t.id = v.id when matched then update set body = 'new' "
+        "returning merge_action(), old.body, new.body",
+        1,
+        [("UPDATE", "old", "new")],
+    ),
 }
+SINCE = {"both images": 18, "by source": 17, "merge": 15}  # the release of PostgreSQL that kinds so called came with
 
 
 @pytest.mark.parametrize("kind", list(WRITES))
 def test_a_write_needs_the_current_claim(db: Database, t: str, scope: Scope, kind: str) -> None:
-    if kind.startswith("merge") and db.cluster.version < 15:
-        pytest.skip("MERGE came with PostgreSQL 15")
+    since = next((version for name, version in SINCE.items() if name in kind), 0)
+    if db.cluster.version < since:
+        pytest.skip(f"it came with PostgreSQL {since}")
     db.execute(SETUP)
     write, before = WRITES[kind], contents(db)
     stale = [acquire(db, resource) for resource in scope.mine]
@@ -290,10 +331,20 @@ def test_every_row_of_a_bulk_statement_is_checked(db: Database, isolation: psyco
         ("on delete set default", "delete from public.customer where id <> 0"),
         ("on update cascade", "update public.customer set id = id + 100 where id <> 0"),
         ("on update set null", "update public.customer set id = id + 100 where id <> 0"),
+        ("on update set default", "update public.customer set id = id + 100 where id <> 0"),
     ],
 )
+@pytest.mark.parametrize(
+    ("template", "resources"),
+    [
+        ("tickets", ["tickets"]),
+        ("tenant:{tenant}", ["tenant:a", "tenant:b"]),
+        ("{tenant}/{id}", ["a/1", "a/2", "b/3"]),
+    ],
+    ids=["table", "row", "composite"],
+)
 def test_a_cascade_from_an_unprotected_parent_is_checked_for_each_row(
-    db: Database, action: str, statement: str, isolation: psycopg.IsolationLevel
+    db: Database, action: str, statement: str, template: str, resources: list[str], isolation: psycopg.IsolationLevel
 ) -> None:
     """PostgreSQL runs one cascaded statement a parent row; the first being covered does not cover the rest."""
     db.execute("create table public.customer (id int primary key)")
@@ -303,20 +354,43 @@ def test_a_cascade_from_an_unprotected_parent_is_checked_for_each_row(
         f"customer int default 0 references public.customer {action})"
     )
     db.execute("insert into public.ticket values (1, 'a', 1), (2, 'a', 2), (3, 'b', 3)")
-    protect(db, "public.ticket", "tenant:{tenant}")
+    protect(db, "public.ticket", template)
     before = contents(db, "public.ticket", "public.customer")
-    a, b = acquire(db, "tenant:a"), acquire(db, "tenant:b")
+    mine, other = [acquire(db, resource) for resource in resources], acquire(db, "other")
     connection = db.connect("app", isolation=isolation)
-    for leases, code in (([], "LF004"), ([a], "LF005"), ([b], "LF005")):
+    for leases, code in (([], "LF004"), ([other, *mine[:-1]], "LF005"), ([other, *mine[1:]], "LF005")):
         present(connection, *leases)
         with sqlstate(code):
             connection.execute(statement)
         connection.rollback()
         assert contents(db, "public.ticket", "public.customer") == before
-    present(connection, a, b)
+    present(connection, *mine)
     connection.execute(statement)
     connection.commit()
     assert contents(db, "public.ticket", "public.customer") != before
+
+
+def test_a_prepared_transaction_writes_under_the_claim_until_it_is_ended(
+    db: Database, t: str, scope: Scope, isolation: psycopg.IsolationLevel
+) -> None:
+    leases, before = [acquire(db, resource) for resource in scope.mine], contents(db)
+    connection = db.connect("app", autocommit=True)
+    begin, write = f"begin isolation level {isolation.name.replace('_', ' ')}", WRITES["update"]
+    connection.execute(begin)
+    with sqlstate("LF004"):
+        write(connection)
+    connection.execute("prepare transaction 'refused'")  # of a failed transaction: rolled back
+    connection.execute(begin)
+    present(connection, *leases)
+    write(connection)
+    connection.execute("prepare transaction 'accepted'")
+    for lease in leases[:2]:
+        expire(db, lease.resource)
+        assert ask(db, lease.resource).reason == "draining"
+    assert contents(db) == before
+    connection.execute("commit prepared 'accepted'")
+    assert contents(db) != before
+    assert all(ask(db, lease.resource).granted for lease in leases[:2])
 
 
 def test_a_deferred_trigger_writes_under_the_claim_or_fails_the_commit(

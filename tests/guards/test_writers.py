@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from guards.scene import acquire, ask, contents, expire, present, protect, supersede
+from guards.scene import acquire, ask, contents, expire, present, protect, startup, supersede
 from harness import Connection, Database, sqlstate
 
 TABLE = """
@@ -74,6 +74,62 @@ def test_a_foreign_table_in_another_database_is_no_way_in(db: Database, w: str, 
         assert attempt(connection, REMOTE[kind]) not in ("LF004", "LF005")
     finally:
         away.close()
+
+
+def test_a_foreign_table_writes_under_the_claim_of_its_server(db: Database, w: str) -> None:
+    away, lease = Database(db.cluster, empty=True), acquire(db, "tenant:a")
+    try:
+        try:
+            away.execute("create extension postgres_fdw schema public", user="postgres")
+        except psycopg.errors.FeatureNotSupported:
+            pytest.skip("this PostgreSQL comes without postgres_fdw")
+        db.execute("create view public.level as select current_setting('transaction_isolation') as isolation")
+        db.execute("grant select on public.level to app")
+        for statement in (
+            "create server home foreign data wrapper postgres_fdw options (host '127.0.0.1', "
+            f"port '{db.cluster.server.settings['port']}', dbname '{db.name}', options '{startup(lease)}')",
+            "create user mapping for postgres server home options (user 'app')",
+            "create foreign table public.r (id int, tenant text, body text) server home options (table_name 'w')",
+            "create foreign table public.level (isolation text) server home",
+        ):
+            away.execute(statement, user="postgres")
+        connection = away.connect("postgres")
+        assert attempt(connection, REMOTE["pushed update"]) == 1
+        assert attempt(connection, "update public.r set body = 'new' where tenant = 'b'") == "LF005"
+        assert connection.execute("select isolation from public.level").fetchone() == ("repeatable read",)
+        connection.commit()
+        supersede(db, lease)
+        before = contents(db, w)
+        codes = {kind: attempt(connection, statement) for kind, statement in REMOTE.items()}
+        assert codes == dict.fromkeys(REMOTE, "LF001") | {"truncate": "LF005"}
+        assert contents(db, w) == before
+    finally:
+        away.close()
+
+
+# -- rewriting the table ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["vacuum full public.w", "cluster public.w using w_pkey", "alter table public.w alter column id type bigint"],
+)
+def test_a_rewritten_table_keeps_its_guard(db: Database, w: str, statement: str) -> None:
+    """PostgreSQL gives it another file, and leaves its triggers alone."""
+
+    def look() -> tuple[object, ...]:
+        return (
+            *db.execute("select pg_relation_filenode('public.w')"),
+            db.execute("select * from fence.audit()", user="monitor"),
+        )
+
+    file, audit = look()
+    db.connect("app_owner", autocommit=True).execute(statement)
+    new_file, new_audit = look()
+    assert (new_file != file, new_audit) == (True, audit)
+    connection = db.connect("app")
+    assert attempt(connection, "update public.w set body = 'new' where tenant = 'a'") == "LF004"
+    assert attempt(connection, "update public.w set body = 'new' where tenant = 'a'", acquire(db, "tenant:a")) == 2
 
 
 # -- two-phase commit -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from guards.scene import acquire, contents, expire, protect, release
+from guards.scene import acquire, contents, expire, protect, release, startup
 from harness import Database, sqlstate, wait_until
 from restore.dumps import dump, load, run, target, unarmed
 from trees import forest
@@ -54,6 +54,27 @@ def test_the_owner_loads_under_the_tables_lease(db: Database, loaded: str) -> No
     done = run(db, "psql", *variables(lease.parameters), *base, feed=script(lease.parameters, "truncate public.big;"))
     assert done.returncode == 3
     assert len(contents(db, loaded)) == 6
+
+
+def test_a_covering_lease_of_the_start_up_options_loads_many_resources(db: Database, loaded: str) -> None:
+    """A program that cannot call anything, as the tables' owner: killed half-way first."""
+    protect(db, loaded, "row:{id}", p_covering="all of big")
+    lease, before, rows = acquire(db, "all of big"), forest.guard_triggers(db), contents(db, loaded)
+    for end in ("killed", "committed"):
+        job = db.connect("app_owner", options=startup(lease))
+        with job.cursor() as cursor, cursor.copy("copy public.big from stdin") as copy:
+            copy.write("".join(f"{number}\tnew\n" for number in range(1, 1001)))
+        job.execute("update public.big set body = 'newer' where id > 500")
+        if end == "killed":
+            db.cluster.admin.execute("select pg_terminate_backend(%s, 10000)", (job.info.backend_pid,))
+            assert contents(db, loaded) == rows
+        else:
+            job.commit()
+            assert len(contents(db, loaded)) == 1001
+        assert forest.guard_triggers(db) == before
+        assert unarmed(db) == []
+        with sqlstate("LF004"):
+            db.execute("insert into public.big values (2000)")
 
 
 def test_a_load_killed_midway_leaves_guards_and_rows_as_they_were(db: Database, loaded: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -159,6 +160,22 @@ def test_a_statement_without_rows_counts_nothing(db: Database, kind: Kind, write
     assert scene.body() == "new"
     with sqlstate("LF007"):
         scene.write(1)
+
+
+@pytest.mark.parametrize("writes", ["once", "sequenced"])
+def test_a_stale_statement_raises_no_mark(db: Database, kind: Kind, writes: str) -> None:
+    scene = make(db, kind, p_writes=writes)
+    scene.write(1)
+    mark = scene.accepted()
+    supersede(db, scene.lease)
+    for statement in (*EMPTY, UPDATE, "delete from public.t where id = 1"):
+        connection = db.connect("app")
+        forge(connection, scene.lease)
+        code = code_of(partial(connection.execute, statement))
+        assert code == "LF001" or (code is None and statement in EMPTY and "{" in kind.template)
+        connection.commit()
+        assert scene.accepted() == mark
+    assert scene.body() == "new"
 
 
 @pytest.mark.parametrize("writes", ["once", "sequenced"])
