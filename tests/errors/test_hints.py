@@ -306,6 +306,7 @@ create table public.tree (id int, day int) partition by list (day);
 create table public.leaf partition of public.tree for values in (1);
 create view public.v as select * from public.t;
 create table public.bare (id int);
+create table public.computed (id int, day int, twice int generated always as (id * 2) stored) partition by list (day);
 create function public.nothing() returns trigger language plpgsql as 'begin return null; end';
 create trigger "0_fence_mine" after update on public.bare execute function public.nothing();
 """
@@ -407,6 +408,18 @@ BAD_ARGUMENTS: list[tuple[str, str, str]] = [
         "begin",
     ),
     ("select fence.protect('public.nameless', 'r:{name}')", "To see them", "null keys"),
+    (T + "'r', p_covering => 'all')", "Hold that one", ""),
+    (T + "'r:{id}', p_covering => 'r:x')", "the template cannot render", T + "'r:{id}', p_covering => 'all')"),
+    (
+        T + "'u:{id}', p_covering => 'r:1'), fence.protect('public.guarded', 'r:{id}', p_covering => 'all')",
+        "another name",
+        T + "'u:{id}', p_covering => 'every'), fence.protect('public.guarded', 'r:{id}', p_covering => 'all')",
+    ),
+    (
+        "select fence.protect('public.computed', '{twice}')",
+        "computed from",
+        "select fence.protect('public.computed', '{id}')",
+    ),
 ]
 
 
@@ -455,6 +468,77 @@ def test_bad_arguments(db: Database, statement: str, hint: str, mended: str) -> 
             owner.execute(statement.replace("doubled", "body").replace('"body": 1', '"body": "1"'))
     else:
         owner.execute(mended)
+
+
+FLOOR = "9000000000000000000"
+EXEMPT = "select fence.exempt('public.report', 'outsider', "
+
+#: As BAD_ARGUMENTS, of what administrators call.
+BAD_DECISIONS: list[tuple[str, str, str]] = [
+    ("select fence.allow(null, 'report:*')", "Name a role", "select fence.allow('app', 'report:*')"),
+    ("select fence.allow('app', '')", "", ""),
+    (f"select fence.allow('app', '{LONG}')", "", ""),
+    ("select fence.allow('app', 'r', -1)", "null for any number", "select fence.allow('app', 'r', null)"),
+    ("select fence.allow('app', 'r', 0)", "", ""),
+    (EXEMPT + "null, 'why')", "", ""),
+    (EXEMPT + "'infinity', 'why')", "", ""),
+    (EXEMPT + "now() + interval '1 hour', '')", "", ""),
+    ("select fence.unexempt('public.report', 'outsider')", "See fence.audit()", "select * from fence.audit()"),
+    (
+        "select fence.exempt('public.report', null, now() + interval '1 hour', 'why')",
+        "the role that the job logs in as",
+        EXEMPT + "now() + interval '1 hour', 'why')",
+    ),
+    ("select fence.set_option('on_restart', 'never', 'why')", "", ""),
+    ("select fence.set_option('nope', 'x', 'why')", "", ""),
+    ("select fence.set_option('on_restart', 'confirm', '')", "", ""),
+    ("select fence.prune(null)", "", ""),
+    ("select fence.prune(interval '-1 day')", "", ""),
+    ("select fence.raise_token_floor(null, 'why')", "the highest token", "select fence.raise_token_floor(1, 'why')"),
+    ("select fence.raise_token_floor(0, 'why')", "the highest token", "select fence.raise_token_floor(1, 'why')"),
+    ("select fence.raise_token_floor(1, '')", "", ""),
+    (f"select fence.raise_token_floor({FLOOR}, 'why')", "If it is meant", ""),
+    (f"select fence.confirm_lineage({FLOOR})", "Confirm first", ""),
+    (
+        "select * from fence._role_grants('app', 'boss')",
+        "one of them",
+        "select * from fence._role_grants('app', 'client')",
+    ),
+]
+
+
+@pytest.mark.parametrize(("statement", "hint", "mended"), BAD_DECISIONS, ids=[s[7:70] for s, _, _ in BAD_DECISIONS])
+def test_bad_decisions(db: Database, report: str, statement: str, hint: str, mended: str) -> None:
+    protect(db, report, "report:{id}")
+    admin = db.connect("app_owner" if "exempt" in statement else "fence_owner", autocommit=True)
+    diag = refusal("LF010", admin, statement)
+    assert hint in diag.message_hint, diag.message_hint
+    found = [mended] if mended else commands(diag.message_hint)
+    assert found, diag.message_hint
+    for command in found:
+        admin.execute(command)
+
+
+def test_more_leases_than_allowed(db: Database) -> None:
+    db.execute("select fence.allow('app', 'report:*', 1)", user="fence_owner")
+    lease, app = acquire(db, "report:1"), db.connect("app", autocommit=True)
+    diag = refusal("53400", app, "select * from fence.acquire('report:2')")
+    (allow,) = commands(diag.message_hint)
+    assert diag.message_hint.startswith("Release one, or")
+    release(db, lease)
+    lease = acquire(db, "report:2")
+    refusal("53400", app, "select * from fence.acquire('report:1')")
+    allow = allow.replace("<role>", "'app'").replace("<pattern>", "'report:*'").replace("<number>", "2")
+    db.execute(allow, user="fence_owner")
+    assert acquire(db, "report:1")
+
+
+def test_a_lease_that_a_role_may_not_have(db: Database) -> None:
+    db.execute("select fence.allow('app', 'report:*')", user="fence_owner")
+    diag = refusal("42501", db.connect("app", autocommit=True), "select * from fence.acquire('other')")
+    (allow,) = commands(diag.message_hint)
+    db.execute(allow, user="fence_owner")
+    assert acquire(db, "other")
 
 
 @pytest.mark.parametrize("how", ["presented", "start-up"])
